@@ -1,0 +1,46 @@
+// The passes over a Graph and the one runner that calls them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/record.h"
+#include "graph/graph.h"
+
+namespace smelt {
+
+// A constant made while compiling.
+struct FoldedConstant {
+  TensorType type;
+  std::shared_ptr<const void> data;
+  std::string digest;
+};
+// Runs one node on constants for real: one entry per result. Nothing when it can't.
+using Evaluator = std::function<std::optional<std::vector<FoldedConstant>>(const Graph&, const Node&)>;
+
+struct PassOptions {
+  std::set<std::string> disabled;  // names of passes to skip; an unknown one is an Error that lists all
+  Evaluator evaluate;              // empty: constants are not folded
+  bool verify = true;              // check the graph after each pass
+};
+
+struct PassInfo {
+  const char* name;
+  const char* help;
+  bool (*run)(Graph& graph, const PassOptions& options);  // true: the graph changed
+};
+const std::vector<PassInfo>& all_passes();
+
+// Every pass in order: skipped if disabled, timed, verified, its "changed" compared with the hash,
+// dumped (SMELT_LOG=passes), recorded.
+void run_passes(Graph& graph, const PassOptions& options, Record& record);
+
+#define SMELT_PASS(name, help) bool name(Graph& graph, const PassOptions& options);
+#include "passes/passes.def"
+#undef SMELT_PASS
+
+}  // namespace smelt

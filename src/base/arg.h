@@ -3,9 +3,11 @@
 #pragma once
 
 #include <complex>
-#include <compare>
+#include <concepts>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -43,9 +45,13 @@ struct Arg;
 using ArgList = std::vector<Arg>;
 
 // An integer is a Size, so that it may be symbolic.
-struct Arg : std::variant<None, Ref, Size, double, bool, std::complex<double>, std::string, DType, Device,
-                          Layout, MemoryFormat, Opaque, ArgList> {
+struct Arg : std::variant<None, Ref, Size, double, bool, std::complex<double>, std::string, DType,
+                          Device, Layout, MemoryFormat, Opaque, ArgList> {
   using variant::variant;
+  // Without this an int could as well become a complex number.
+  template <std::integral T>
+    requires(!std::same_as<T, bool>)
+  Arg(T value) : variant(Size(static_cast<int64_t>(value))) {}  // NOLINT: as implicit as the others
 
   template <class T>
   bool is() const {
@@ -56,14 +62,20 @@ struct Arg : std::variant<None, Ref, Size, double, bool, std::complex<double>, s
     return std::get<T>(*this);
   }
   bool is_none() const { return is<None>(); }
-  bool is_number() const { return is<Size>() || is<double>() || is<bool>() || is<std::complex<double>>(); }
-  friend bool operator==(const Arg&, const Arg&) = default;
+  bool is_number() const {
+    return is<Size>() || is<double>() || is<bool>() || is<std::complex<double>>();
+  }
+  // The same argument: of the same kind, 0.0 is not -0.0, and NaN is NaN.
+  friend bool operator==(const Arg& a, const Arg& b);
 };
+bool operator==(const Arg& a, const Arg& b);
 
-// "%3", "2", "1.5", "true", "\"none\"", "dtype f32", "[%1, %2]", "none": parse(print(a)) == a, also for
-// infinities, NaN and -0.0.
+// none, %3, 2, 2*s0, 1.0, -inf, true, complex(1.0, 2.0), "mean", f32, cuda:0, layout strided,
+// format channels_last, opaque 0, [%1, %2]: parse_arg(str(a)) == a.
 std::string str(const Arg& arg);
 std::optional<Arg> parse_arg(std::string_view text);
+// The same inside a longer text.
+Arg read_arg(Reader& reader);
 
 // Calls `visit` on every Ref inside, in order.
 void each_ref(const Arg& arg, const std::function<void(Ref)>& visit);

@@ -1,24 +1,13 @@
-// Errors, refusals and checks. Error: the user can act on it. InternalError: smelt's own bug.
-// Decision: "cannot lower / record / fold this", with its sentence; never an exception.
+// Refusals and checks; the exceptions themselves are public (smelt/errors.h). Error: the user can
+// act on it. InternalError: smelt's own bug. Decision: "cannot lower / record / fold this", with its sentence; never an exception.
 #pragma once
 
-#include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "smelt/errors.h"
+
 namespace smelt {
-
-// A wrong use of smelt; the message says what, where and what to do.
-class Error : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-// A broken invariant of smelt itself.
-class InternalError : public std::logic_error {
- public:
-  using std::logic_error::logic_error;
-};
 
 // Yes, or no with the reason.
 class [[nodiscard]] Decision {
@@ -37,13 +26,14 @@ class [[nodiscard]] Decision {
   std::string reason_;
 };
 
-[[noreturn]] void fail_check(const char* file, int line, const char* condition, const std::string& message);
+[[noreturn]] void fail_check(const char* file, int line, const char* condition,
+                             const std::string& message);
 
 }  // namespace smelt
 
 // States an invariant; a failure is an InternalError that names the place.
-#define SMELT_CHECK(condition, message)                                   \
-  do {                                                                    \
-    if (!(condition)) [[unlikely]]                                        \
-      ::smelt::fail_check(__FILE__, __LINE__, #condition, (message));     \
+#define SMELT_CHECK(condition, message)                               \
+  do {                                                                \
+    if (!(condition)) [[unlikely]]                                    \
+      ::smelt::fail_check(__FILE__, __LINE__, #condition, (message)); \
   } while (false)

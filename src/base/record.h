@@ -11,7 +11,7 @@ struct RecordEntry {
   std::string name;   // "remove_dead"
   double seconds = 0;
   bool changed = false;
-  std::string note;   // a sentence, may be empty
+  std::string note;  // a sentence, may be empty
 };
 
 struct Record {

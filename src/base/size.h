@@ -14,6 +14,7 @@
 namespace smelt {
 
 class Polynomial;
+class Reader;
 
 class Size {
  public:
@@ -72,5 +73,7 @@ Sizes to_sizes(std::span<const int64_t> values);
 Size product(std::span<const Size> sizes);
 bool all_known(std::span<const Size> sizes);
 std::string str(std::span<const Size> sizes);  // "[2, s0, 3*s0]"
+// Size::parse inside a longer text.
+Size read_size(Reader& reader);
 
 }  // namespace smelt

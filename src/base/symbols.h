@@ -2,8 +2,11 @@
 // down (its hint), and the guards: the facts about them that the program relies on.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/size.h"
@@ -52,7 +55,7 @@ class SymbolTable {
   int64_t specialise(const Size& size);
   void add_guard(Guard guard);
 
-  // The first guard the values break, or nullptr.
+  // The first guard the values break, or nullptr. "Every symbol is at least 2" is a guard here too.
   const Guard* broken_by(std::span<const int64_t> values) const;
 
   // Asked for Guard::where whenever a guard is made.
@@ -60,6 +63,7 @@ class SymbolTable {
 
  private:
   std::vector<Symbol> symbols_;
+  std::vector<Guard> domains_;  // s<i> >= 2, one per symbol
   std::vector<Guard> guards_;
   std::function<std::string()> locator_;
 };

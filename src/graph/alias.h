@@ -1,4 +1,4 @@
-// Which values share memory: through view nodes a value leads back to the value that owns the storage.
+// Which values share memory: through views a value leads back to the one that owns the storage.
 #pragma once
 
 #include <vector>

@@ -1,25 +1,26 @@
-// smelt's own ops: the only nodes that change something, and the few a recording needs beside aten's.
-// All have Traits::effect except where said.
+// smelt's own ops: the only nodes that change something, and the few a recording needs beside
+// aten's. All have Traits::effect except where said.
 #pragma once
 
 #include "graph/op_name.h"
 
 namespace smelt::effects {
 
-// write(%input, %value) -> %after: the input's memory now holds the value. %after is that same memory,
-// so views of %after alias the caller's tensor. Traits: effect, view.
+// write(%input, %value) -> %after: the input's memory now holds the value. %after is that same
+// memory, so views of %after alias the caller's tensor. Traits: effect, view.
 inline const OpName kWrite("smelt::write");
 // set_grad(%input, %value): the input's .grad becomes the value.
 inline const OpName kSetGrad("smelt::set_grad");
 // clear_grad(%input): the input's .grad becomes None.
 inline const OpName kClearGrad("smelt::clear_grad");
-// save_rng(device) -> %state: the state of the device's default generator, a u8 tensor. Traits: random.
+// save_rng(device) -> %state: the state of the device's default generator, a u8 tensor.
+// Traits: random.
 inline const OpName kSaveRng("smelt::save_rng");
 // restore_rng(device, %state): puts it back. Traits: effect, random.
 inline const OpName kRestoreRng("smelt::restore_rng");
 // mutating ops that say nothing of it in their schema (cudnn_batch_norm) are written down as
-// "<op>!": arguments listed in a leading int list are fresh copies that the op changes, and the changed
-// copies are appended to its results. is_mutator tells such names apart.
+// "<op>!": arguments listed in a leading int list are fresh copies that the op changes, and the
+// changed copies are appended to its results. is_mutator tells such names apart.
 bool is_mutator(OpName op);
 // "aten::x!" -> "aten::x"
 OpName mutated_op(OpName op);

@@ -2,6 +2,7 @@
 // nothing, except for the few effect ops of smelt's own (graph/effects.h) that stand in order.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,9 +46,11 @@ struct Value {
 // Where an input comes from when the graph runs.
 enum class Source : uint8_t {
   argument,  // the index-th tensor argument of the recorded function
-  captured,  // a tensor the function reached by itself (a parameter, a closure): the index-th held one
+  captured,  // the index-th tensor the function reached by itself (a parameter, a closure)
   grad,      // .grad of the input with that index
 };
+std::string_view name_of(Source source);
+std::optional<Source> parse_source(std::string_view name);
 
 struct Input {
   ValueId value = -1;
@@ -69,15 +72,15 @@ class Graph {
   SymbolTable symbols;
   std::vector<Input> inputs;
   std::vector<Constant> constants;
-  std::vector<Node> nodes;         // in execution order
+  std::vector<Node> nodes;  // in execution order
   std::vector<Value> values;
-  std::vector<ValueId> outputs;    // -1: the function returned no tensor there
+  std::vector<ValueId> outputs;  // -1: the function returned no tensor there
 
   ValueId add_input(TensorType type, Source source, int32_t index, bool requires_grad = false);
   ValueId add_constant(TensorType type, std::shared_ptr<const void> data, std::string digest);
   // Appends a node; makes one value per type (nothing: the op left that result undefined).
-  NodeId add_node(OpName op, std::vector<Arg> args, std::span<const std::optional<TensorType>> types,
-                  Traits traits = {});
+  NodeId add_node(OpName op, std::vector<Arg> args,
+                  std::span<const std::optional<TensorType>> types, Traits traits = {});
 
   const TensorType& type(ValueId value) const { return values[value].type; }
 
@@ -85,16 +88,21 @@ class Graph {
   void replace_uses(ValueId from, ValueId to);
   // How often each value is used by nodes and outputs.
   std::vector<int32_t> use_counts() const;
-  // Drops the nodes for which keep[i] is false and the values nobody defines any more; renumbers both.
+  // Drops the nodes for which keep[i] is false and the values nobody defines any more; renumbers
+  // both densely and in order, also where nodes were inserted, moved or erased by hand before.
   void keep_nodes(const std::vector<bool>& keep);
 
   // The text form. parse(str()) gives an equal graph (constants without data).
   std::string str() const;
   static Graph parse(std::string_view text);  // Error with line and column on bad text
-  // SSA order, ids in range, types whole, effects well formed; an InternalError says what is broken.
+  // SSA order, ids in range, types whole, effects well formed; an InternalError says what is not.
   void verify() const;
-  // Equal text, equal hash: stable over processes.
+  // Stable over processes, and the same for graphs that differ only in how values are numbered,
+  // what symbols are called and where guards come from.
   uint64_t hash() const;
 };
+
+// The line of one node, as in Graph::str: "%4: f32[2] = aten::neg(%3)".
+std::string str(const Graph& graph, const Node& node);
 
 }  // namespace smelt

@@ -37,6 +37,9 @@ class ShapeQuery {
   bool boolean(size_t i) const;
   double number(size_t i) const;
   std::optional<DType> dtype(size_t i) const;
+  std::optional<Device> device(size_t i) const;
+  std::optional<MemoryFormat> format(size_t i) const;
+  std::string_view text(size_t i) const;  // of a string, empty for none
   SymbolTable& symbols() const { return symbols_; }
 
   // The answer: one type per result, nothing for an undefined one. A list result is flattened.

@@ -20,12 +20,15 @@ struct FoldedConstant {
   std::string digest;
 };
 // Runs one node on constants for real: one entry per result. Nothing when it can't.
-using Evaluator = std::function<std::optional<std::vector<FoldedConstant>>(const Graph&, const Node&)>;
+using Evaluator =
+    std::function<std::optional<std::vector<FoldedConstant>>(const Graph&, const Node&)>;
 
 struct PassOptions {
-  std::set<std::string> disabled;  // names of passes to skip; an unknown one is an Error that lists all
-  Evaluator evaluate;              // empty: constants are not folded
-  bool verify = true;              // check the graph after each pass
+  std::set<std::string>
+      disabled;        // names of passes to skip; an unknown one is an Error that lists all
+  Evaluator evaluate;  // empty: constants are not folded
+  // After each pass check the graph, and the pass's "changed" against the graph's hash.
+  bool verify = true;
 };
 
 struct PassInfo {
@@ -38,6 +41,8 @@ const std::vector<PassInfo>& all_passes();
 // Every pass in order: skipped if disabled, timed, verified, its "changed" compared with the hash,
 // dumped (SMELT_LOG=passes), recorded.
 void run_passes(Graph& graph, const PassOptions& options, Record& record);
+// One pass under the same rules, disabled or not.
+void run_pass(Graph& graph, const PassInfo& pass, const PassOptions& options, Record& record);
 
 #define SMELT_PASS(name, help) bool name(Graph& graph, const PassOptions& options);
 #include "passes/passes.def"

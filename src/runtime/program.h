@@ -18,9 +18,10 @@ struct Step {
   std::vector<Arg> args;          // Ref is a register
   std::vector<Register> results;  // -1: not kept
   std::vector<Register> release;  // registers whose tensor nobody reads after this step
-  // The result is a view of a tensor that the caller sees: made so that autograd knows it as a view.
+  // The result is a view of a tensor that the caller sees: made so that autograd knows it as a
+  // view.
   bool visible = false;
-  std::vector<TensorType> types;  // of the results, in order; for checks
+  std::vector<TensorType> types;  // one per result, for checks; of an undefined one it says nothing
 };
 
 struct ProgramInput {
@@ -51,6 +52,7 @@ struct Program {
   SymbolTable symbols;
   std::vector<SymbolBinding> bindings;  // one per symbol
 
+  // One line per input, constant and step, for people.
   std::string str() const;
 };
 

@@ -33,14 +33,15 @@ TensorType type_of(const at::Tensor& tensor);
 
 // How the tensors and opaque things inside an IValue become arguments.
 struct ArgWriter {
-  std::function<Arg(const at::Tensor&)> tensor;        // a Ref, or a number for a wrapped number
-  std::function<Arg(const c10::IValue&)> opaque;       // a generator, an object, ...
+  std::function<Arg(const at::Tensor&)> tensor;   // a Ref, or a number for a wrapped number
+  std::function<Arg(const c10::IValue&)> opaque;  // a generator, an object, ...
 };
-// An argument of a call as plain data. `type` is the schema argument's real_type(), which tells a dtype
-// from an integer.
+// An argument of a call as plain data. `type` is the schema argument's real_type(), which tells a
+// dtype from an integer.
 Arg to_arg(const c10::IValue& value, const c10::TypePtr& type, const ArgWriter& writer);
 
-// And back: literals as torch wants them for that schema type. References and opaque things are asked for.
+// And back: literals as torch wants them for that schema type. References and opaque things are
+// asked for.
 struct ArgReader {
   std::function<at::Tensor(Ref)> tensor;
   std::function<c10::IValue(Opaque)> opaque;

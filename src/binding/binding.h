@@ -1,0 +1,11 @@
+// The parts of the Python module, one function each.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace smelt {
+
+void bind_record(pybind11::module_& m);  // Graph, record
+void bind_infer(pybind11::module_& m);   // infer_types, for the tests of the shape rules
+
+}  // namespace smelt

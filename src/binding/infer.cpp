@@ -1,0 +1,84 @@
+// smelt._native.infer_types: what the shape rules say about a call, for tests.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+#include <torch/extension.h>
+
+#include "capture/dispatch/convert.h"
+#include "graph/op_name.h"
+#include "ops/rows.h"
+
+namespace smelt {
+namespace {
+
+namespace py = pybind11;
+
+c10::OperatorHandle find_op(const std::string& name) {
+  const size_t dot = name.find('.');
+  const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.substr(0, dot).c_str(), overload.c_str());
+}
+
+bool can_describe(const at::Tensor& tensor) {
+  return tensor.layout() == c10::kStrided && to_dtype(tensor.scalar_type()) && !tensor.is_quantized();
+}
+
+py::object describe(const std::optional<TensorType>& type) {
+  if (!type) return py::none();
+  const auto numbers = [](const Sizes& sizes) {
+    py::list list;
+    for (const Size& size : sizes) list.append(size.known());
+    return py::tuple(list);
+  };
+  return py::make_tuple(name_of(type->dtype), numbers(type->sizes), numbers(type->strides), type->offset.known(),
+                        type->device.str(), type->conj, type->neg);
+}
+
+// A list with one (dtype, sizes, strides, offset, device, conj, neg) or None per result; a string where the row
+// cannot tell or there is none.
+py::object infer_types(const std::string& name, const py::args& args, const py::kwargs& kwargs) {
+  const OpRow* row = find_row(OpName(name));
+  if (row == nullptr) return py::str("no row for " + name);
+  const c10::OperatorHandle op = find_op(name);
+  const torch::jit::Stack stack =
+      torch::jit::createStackForSchema(op.schema(), torch::jit::tuple_slice(args), kwargs, std::nullopt);
+
+  std::vector<TensorType> types;
+  bool described = true;
+  ArgWriter writer;
+  writer.tensor = [&](const at::Tensor& tensor) -> Arg {
+    if (!can_describe(tensor)) {
+      described = false;
+      return None{};
+    }
+    types.push_back(type_of(tensor));
+    return Ref{static_cast<int32_t>(types.size() - 1)};
+  };
+  writer.opaque = [](const c10::IValue&) -> Arg { return Opaque{0}; };
+  std::vector<Arg> values;
+  for (size_t i = 0; i < stack.size(); ++i) {
+    values.push_back(to_arg(stack[i], op.schema().arguments()[i].real_type(), writer));
+  }
+  if (!described) return py::str("a tensor is not strided or of an unknown dtype");
+
+  SymbolTable symbols;
+  ShapeQuery query(values, types, symbols);
+  if (Decision made = row->shape(query); !made) return py::str(made.reason());
+  py::list results;
+  for (const auto& type : query.results) results.append(describe(type));
+  return results;
+}
+
+}  // namespace
+
+void bind_infer(py::module_& m) {
+  m.def("infer_types", [](const std::string& name, const py::args& args, const py::kwargs& kwargs) {
+    return infer_types(name, args, kwargs);
+  });
+  m.def("row_names", [] {
+    std::vector<std::string> names;
+    for (const OpRow& row : all_rows()) names.emplace_back(row.name);
+    return names;
+  });
+}
+
+}  // namespace smelt

@@ -1,0 +1,179 @@
+// Executes the steps of a linked program with PyTorch's own kernels.
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "base/error.h"
+#include "bridge/linked_program.h"
+#include "capture/dispatch/convert.h"
+#include "capture/dispatch/op_info.h"
+
+namespace smelt {
+
+using torch::jit::Stack;
+
+class AtenMachine final : public Machine {
+ public:
+  AtenMachine(const LinkedProgram& linked, std::vector<int64_t> symbols)
+      : linked_(linked), symbols_(std::move(symbols)), registers_(linked.program().registers) {}
+
+  at::Tensor& operator[](Register reg) { return registers_[reg]; }
+
+  void execute(size_t index) override {
+    const LinkedStep& step = linked_.steps_[index];
+    switch (step.kind) {
+      case LinkedStep::Kind::call: call(step, index); break;
+      case LinkedStep::Kind::mutator: mutate(step, index); break;
+      default: apply_effect(step, index);
+    }
+  }
+
+  void release(Register reg) override { registers_[reg].reset(); }
+
+ private:
+  void fill_stack(const LinkedStep& step) {
+    stack_.assign(step.arguments.begin(), step.arguments.end());
+    for (const LinkedStep::Slot& slot : step.slots) {
+      c10::IValue& argument = stack_[slot.arg];
+      if (!slot.is_list)
+        argument = registers_[slot.registers[0]];
+      else if (slot.is_optional_list)
+        argument = optional_list(slot.registers);
+      else
+        argument = list(slot.registers);
+    }
+    for (size_t i : step.symbolic) stack_[i] = evaluate(step, i);
+  }
+  c10::IValue list(const std::vector<Register>& registers) const {
+    std::vector<at::Tensor> tensors;
+    tensors.reserve(registers.size());
+    for (Register reg : registers) tensors.push_back(registers_[reg]);
+    return tensors;
+  }
+  c10::IValue optional_list(const std::vector<Register>& registers) const {
+    c10::List<std::optional<at::Tensor>> tensors;
+    tensors.reserve(registers.size());
+    for (Register reg : registers)
+      tensors.push_back(reg < 0 ? std::nullopt : std::optional<at::Tensor>(registers_[reg]));
+    return tensors;
+  }
+  c10::IValue evaluate(const LinkedStep& step, size_t arg) const {
+    const Step& plain = linked_.program().steps[&step - linked_.steps_.data()];
+    const size_t skip = step.kind == LinkedStep::Kind::mutator ? 1 : 0;
+    const ArgReader reader{.tensor = [](Ref) { return at::Tensor(); },
+                           .opaque = [&](Opaque index) { return linked_.opaque_[index.index]; },
+                           .size = [&](const Size& size) { return size.evaluate(symbols_); }};
+    return to_ivalue(plain.args[arg + skip], op_info(*step.op).arg_types[arg], reader);
+  }
+
+  void call(const LinkedStep& step, size_t index) {
+    fill_stack(step);
+    const Step& plain = linked_.program().steps[index];
+    if (plain.visible) {  // the caller's tensor and this view of it must know each other
+      c10::impl::ForceDispatchKeyGuard outside(outside_);
+      at::NoGradGuard no_grad;
+      step.op->callBoxed(&stack_);
+    } else {
+      step.op->callBoxed(&stack_);
+    }
+    store_results(plain);
+  }
+
+  void mutate(const LinkedStep& step, size_t index) {
+    fill_stack(step);
+    std::vector<at::Tensor> changed;
+    for (size_t position : step.mutated) changed.push_back(stack_[position].toTensor());
+    step.op->callBoxed(&stack_);
+    for (at::Tensor& tensor : changed) stack_.emplace_back(std::move(tensor));
+    store_results(linked_.program().steps[index]);
+  }
+
+  void store_results(const Step& plain) {
+    size_t next = 0;
+    const auto store = [&](at::Tensor tensor) {
+      if (LinkedProgram::check_types && tensor.defined()) check_type(plain, next, tensor);
+      const Register reg = plain.results[next++];
+      if (reg >= 0) registers_[reg] = std::move(tensor);
+    };
+    for (c10::IValue& value : stack_) {
+      if (value.isTensor())
+        store(std::move(value).toTensor());
+      else if (value.isTensorList())
+        for (at::Tensor& tensor : value.toTensorVector()) store(std::move(tensor));
+    }
+    stack_.clear();
+  }
+
+  void check_type(const Step& plain, size_t result, const at::Tensor& tensor) const {
+    const TensorType& expected = plain.types[result];
+    const TensorType actual = type_of(tensor);
+    const auto same = [&](const Sizes& a, const Sizes& b) {
+      for (size_t i = 0; i < a.size(); ++i)
+        if (a[i].evaluate(symbols_) != b[i].known()) return false;
+      return a.size() == b.size();
+    };
+    SMELT_CHECK(
+        expected.dtype == actual.dtype && same(expected.sizes, actual.sizes) &&
+            same(expected.strides, actual.strides) && expected.device.type == actual.device.type &&
+            expected.conj == actual.conj && expected.neg == actual.neg,
+        plain.op + " was recorded with result " + expected.str() + " and gave " + actual.str());
+  }
+
+  // Effects are what the caller sees: with autograd's bookkeeping of versions, without recording
+  // gradients.
+  void apply_effect(const LinkedStep& step, size_t index) {
+    c10::impl::ForceDispatchKeyGuard outside(outside_);
+    at::NoGradGuard no_grad;
+    const Step& plain = linked_.program().steps[index];
+    const auto target = [&](size_t i) -> at::Tensor& { return registers_[step.targets[i]]; };
+    switch (step.kind) {
+      case LinkedStep::Kind::write:
+        target(0).copy_(target(1));
+        if (plain.results[0] >= 0) registers_[plain.results[0]] = target(0);
+        break;
+      case LinkedStep::Kind::set_grad: target(0).mutable_grad() = target(1); break;
+      case LinkedStep::Kind::clear_grad: target(0).mutable_grad() = at::Tensor(); break;
+      case LinkedStep::Kind::save_rng: {
+        at::Generator generator = step.generator.toGenerator();
+        std::lock_guard lock(generator.mutex());
+        if (plain.results[0] >= 0) registers_[plain.results[0]] = generator.get_state();
+        break;
+      }
+      case LinkedStep::Kind::restore_rng: {
+        at::Generator generator = step.generator.toGenerator();
+        std::lock_guard lock(generator.mutex());
+        generator.set_state(target(0));
+        break;
+      }
+      default: SMELT_CHECK(false, "not an effect");
+    }
+  }
+
+  const LinkedProgram& linked_;
+  const std::vector<int64_t> symbols_;
+  std::vector<at::Tensor> registers_;
+  Stack stack_;
+  const c10::impl::LocalDispatchKeySet outside_ = c10::impl::tls_local_dispatch_key_set();
+};
+
+std::vector<at::Tensor> LinkedProgram::run(std::vector<at::Tensor> inputs,
+                                           std::vector<int64_t> symbols) const {
+  AtenMachine machine(*this, std::move(symbols));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (program_.inputs[i].reg >= 0) machine[program_.inputs[i].reg] = std::move(inputs[i]);
+  for (const ProgramConstant& constant : program_.constants)
+    machine[constant.reg] = *static_cast<const at::Tensor*>(constant.data.get());
+  {
+    // Gradients and casts were written down as ops; nothing may add its own.
+    c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+                                             c10::autocast_dispatch_keyset);
+    smelt::run(program_, machine);
+  }
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(program_.outputs.size());
+  for (Register reg : program_.outputs) outputs.push_back(reg < 0 ? at::Tensor() : machine[reg]);
+  return outputs;
+}
+
+}  // namespace smelt

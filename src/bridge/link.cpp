@@ -1,0 +1,110 @@
+// Programs linked: names looked up, literals converted, the places of tensors noted.
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "bridge/find_op.h"
+#include "bridge/linked_program.h"
+#include "capture/dispatch/convert.h"
+#include "capture/dispatch/op_info.h"
+#include "graph/effects.h"
+
+namespace smelt {
+namespace {
+
+bool has_symbol(const Arg& arg) {
+  bool found = false;
+  each_size(arg, [&](const Size& size) { found |= !size.is_known(); });
+  return found;
+}
+
+std::vector<Register> registers_in(const Arg& arg) {
+  if (arg.is<Ref>()) return {arg.get<Ref>().id};
+  std::vector<Register> registers;
+  if (!arg.is<ArgList>()) return registers;
+  for (const Arg& item : arg.get<ArgList>())
+    registers.push_back(item.is<Ref>() ? item.get<Ref>().id : -1);
+  return registers;
+}
+
+bool holds_tensors(const Arg& arg) {
+  bool found = false;
+  each_ref(arg, [&](Ref) { found = true; });
+  return found;
+}
+
+bool is_optional_list(const c10::TypePtr& type) {
+  return type->kind() == c10::TypeKind::ListType &&
+         type->castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::OptionalType;
+}
+
+void link_call(LinkedStep& step, std::span<const Arg> args, const std::string& name,
+               const std::vector<c10::IValue>& opaque) {
+  step.op = find_op(name);
+  const OpInfo& op = op_info(*step.op);
+  const ArgReader reader{.tensor = [](Ref) { return at::Tensor(); },
+                         .opaque = [&](Opaque index) { return opaque[index.index]; },
+                         .size = [](const Size& size) { return size.as_known().value_or(0); }};
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (holds_tensors(args[i])) {
+      step.slots.push_back(
+          {i, registers_in(args[i]), args[i].is<ArgList>(), is_optional_list(op.arg_types[i])});
+      step.arguments.emplace_back();
+      continue;
+    }
+    if (has_symbol(args[i])) step.symbolic.push_back(i);
+    step.arguments.push_back(to_ivalue(args[i], op.arg_types[i], reader));
+  }
+}
+
+LinkedStep link_step(const Step& step, const std::vector<c10::IValue>& opaque) {
+  using Kind = LinkedStep::Kind;
+  LinkedStep linked;
+  const OpName name(step.op);
+  const auto effect = [&](Kind kind) {
+    linked.kind = kind;
+    for (const Arg& arg : step.args)
+      if (arg.is<Ref>()) linked.targets.push_back(arg.get<Ref>().id);
+    for (const Arg& arg : step.args) {
+      if (arg.is<Device>())
+        linked.generator = at::globalContext().defaultGenerator(to_c10(arg.get<Device>()));
+      if (arg.is<Opaque>()) linked.generator = opaque[arg.get<Opaque>().index];
+    }
+  };
+  if (name == effects::kWrite)
+    effect(Kind::write);
+  else if (name == effects::kSetGrad)
+    effect(Kind::set_grad);
+  else if (name == effects::kClearGrad)
+    effect(Kind::clear_grad);
+  else if (name == effects::kSaveRng)
+    effect(Kind::save_rng);
+  else if (name == effects::kRestoreRng)
+    effect(Kind::restore_rng);
+  else if (effects::is_mutator(name)) {
+    linked.kind = Kind::mutator;
+    for (const Arg& position : step.args[0].get<ArgList>())
+      linked.mutated.push_back(position.get<Size>().known());
+    link_call(linked, std::span(step.args).subspan(1), effects::mutated_op(name).str(), opaque);
+  } else {
+    link_call(linked, step.args, step.op, opaque);
+  }
+  return linked;
+}
+
+}  // namespace
+
+bool LinkedProgram::check_types = [] {
+  const char* value = std::getenv("SMELT_CHECK_TYPES");
+  return value && std::string(value) == "1";
+}();
+
+LinkedProgram::LinkedProgram(Program program, std::vector<c10::IValue> opaque)
+    : program_(std::move(program)), opaque_(std::move(opaque)) {
+  steps_.reserve(program_.steps.size());
+  for (const Step& step : program_.steps) steps_.push_back(link_step(step, opaque_));
+}
+
+}  // namespace smelt

@@ -1,0 +1,57 @@
+// A Program whose ops were looked up in PyTorch's dispatcher, ready to run on real tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <span>
+#include <vector>
+
+#include "runtime/executor.h"
+#include "runtime/program.h"
+
+namespace smelt {
+
+// One step, prepared: what does not change from run to run is converted once.
+struct LinkedStep {
+  enum class Kind : uint8_t { call, mutator, write, set_grad, clear_grad, save_rng, restore_rng };
+
+  // Where tensors go: args[arg], or its elements for a list; -1 is no tensor.
+  struct Slot {
+    size_t arg;
+    std::vector<Register> registers;
+    bool is_list;
+    bool is_optional_list;
+  };
+
+  Kind kind = Kind::call;
+  std::optional<c10::OperatorHandle> op;
+  std::vector<c10::IValue> arguments;  // literals in place
+  std::vector<Slot> slots;
+  std::vector<size_t> symbolic;   // arguments to convert anew with the run's sizes
+  std::vector<Register> targets;  // of the effect steps: registers of their tensor arguments
+  std::vector<size_t> mutated;    // of a mutator: positions of the arguments it changes
+  c10::IValue generator;          // of the rng steps
+};
+
+class LinkedProgram {
+ public:
+  LinkedProgram(Program program, std::vector<c10::IValue> opaque);
+
+  const Program& program() const { return program_; }
+  // The inputs in the program's order, already checked; symbol values as bound. Thread-safe.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols) const;
+
+  // Tests: compare every result with the type it was recorded with. Set by SMELT_CHECK_TYPES=1.
+  static bool check_types;
+
+ private:
+  friend class AtenMachine;
+
+  Program program_;
+  std::vector<c10::IValue> opaque_;
+  std::vector<LinkedStep> steps_;
+};
+
+}  // namespace smelt

@@ -1,0 +1,148 @@
+#include "bridge/recorded_graph.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <chrono>
+
+#include "base/counters.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "bridge/evaluate.h"
+#include "capture/dispatch/convert.h"
+#include "capture/dispatch/overlap.h"
+#include "compile/compile.h"
+#include "graph/effects.h"
+
+namespace smelt {
+
+RecordedGraph::Impl::Impl(Recorded recorded)
+    : graph(std::move(recorded.graph)),
+      captured(std::move(recorded.captured)),
+      returned_input(std::move(recorded.returned_input)),
+      same_argument(std::move(recorded.same_argument)) {
+  PassOptions options;
+  options.evaluate = [&](const Graph& in, const Node& node) {
+    return evaluate_node(in, node, recorded.opaque);
+  };
+  Program lowered = compile(graph, options, record);
+  count(Counter::ops_fallback, static_cast<int64_t>(lowered.steps.size()));
+  if (log_enabled(Log::graph)) log(Log::graph, "\n" + graph.str());
+  if (log_enabled(Log::program)) log(Log::program, "\n" + lowered.str());
+  for (const Node& node : graph.nodes) {
+    offsets_matter_ |= node.op.str().find("as_strided") != std::string::npos;
+    if (node.op != effects::kWrite) continue;
+    for (size_t i = 0; i < graph.inputs.size(); ++i)
+      if (node.args[0] == Arg(Ref{graph.inputs[i].value})) written_.push_back(i);
+  }
+  program = std::make_unique<const LinkedProgram>(std::move(lowered), std::move(recorded.opaque));
+}
+
+std::string RecordedGraph::Impl::describe(size_t input) const {
+  const Input& in = graph.inputs[input];
+  switch (in.source) {
+    case Source::argument: return "tensor argument " + std::to_string(in.index);
+    case Source::captured: return "the tensor captured as %" + std::to_string(in.value);
+    case Source::grad: return ".grad of " + describe(in.index);
+  }
+  return "input";
+}
+
+std::vector<at::Tensor> RecordedGraph::Impl::bind(const std::vector<at::Tensor>& arguments) const {
+  if (arguments.size() != same_argument.size())
+    throw Error("run() got " + std::to_string(arguments.size()) +
+                " tensors; the graph was recorded with " + std::to_string(same_argument.size()));
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (same_argument[i] >= 0 && !arguments[i].is_same(arguments[same_argument[i]]))
+      throw Error(
+          "tensor arguments " + std::to_string(same_argument[i]) + " and " + std::to_string(i) +
+          " were the same tensor when the graph was recorded, and are two now; record it again");
+  std::vector<at::Tensor> inputs;
+  inputs.reserve(graph.inputs.size());
+  for (const Input& input : graph.inputs) {
+    switch (input.source) {
+      case Source::argument: inputs.push_back(arguments[input.index]); break;
+      case Source::captured: inputs.push_back(captured[input.index]); break;
+      case Source::grad: inputs.push_back(inputs[input.index].grad());
+    }
+    if (!inputs.back().defined()) throw Error(describe(inputs.size() - 1) + " is missing");
+  }
+  return inputs;
+}
+
+std::vector<int64_t> RecordedGraph::Impl::bind_symbols(
+    const std::vector<at::Tensor>& inputs) const {
+  const Program& plain = program->program();
+  std::vector<int64_t> symbols;
+  for (const SymbolBinding& binding : plain.bindings) {
+    const at::Tensor& tensor = inputs[binding.input];
+    if (binding.dim >= tensor.dim())
+      throw Error(describe(binding.input) + " has " + std::to_string(tensor.dim()) +
+                  " dimensions; the graph was recorded for " +
+                  plain.inputs[binding.input].type.str());
+    symbols.push_back(tensor.size(binding.dim));
+  }
+  if (const Guard* guard = plain.symbols.broken_by(symbols)) {
+    std::string values;
+    for (size_t i = 0; i < symbols.size(); ++i)
+      values += (i ? ", s" : "s") + std::to_string(i) + " = " + std::to_string(symbols[i]);
+    throw Error("the graph holds for sizes with " + guard->str() +
+                (guard->where.empty() ? "" : " (because of " + guard->where + ")") + "; now " +
+                values + ". Record it again for these sizes");
+  }
+  return symbols;
+}
+
+void RecordedGraph::Impl::check_types(const std::vector<at::Tensor>& inputs,
+                                      const std::vector<int64_t>& symbols) const {
+  const auto same = [&](const Sizes& expected, at::IntArrayRef actual) {
+    if (expected.size() != actual.size()) return false;
+    for (size_t i = 0; i < actual.size(); ++i)
+      if (!(expected[i].is_known() ? expected[i].is(actual[i])
+                                   : expected[i].evaluate(symbols) == actual[i]))
+        return false;
+    return true;
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const at::Tensor& tensor = inputs[i];
+    const TensorType& expected = graph.type(graph.inputs[i].value);
+    const c10::Device device = to_c10(expected.device);
+    const bool fits =
+        tensor.scalar_type() == to_scalar_type(expected.dtype) &&
+        same(expected.sizes, tensor.sizes()) && same(expected.strides, tensor.strides()) &&
+        tensor.device() == device && tensor.is_conj() == expected.conj &&
+        tensor.is_neg() == expected.neg &&
+        (!offsets_matter_ || expected.offset.evaluate(symbols) == tensor.storage_offset());
+    if (!fits)
+      throw Error(describe(i) + " is " + type_of(tensor).str() + "; the graph was recorded for " +
+                  expected.str() + ". Record it again for these, or record with dynamic_shapes");
+  }
+}
+
+// A write must not reach a second input behind the graph's back.
+void RecordedGraph::Impl::check_aliases(const std::vector<at::Tensor>& inputs) const {
+  for (size_t written : written_)
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (i != written &&
+          (graph.inputs[i].source == Source::argument ||
+           graph.inputs[written].source == Source::argument) &&
+          share_bytes(inputs[i], inputs[written]))
+        throw Error(
+            describe(i) + " and " + describe(written) +
+            " share memory, which the graph changes in place; they did not when it was recorded");
+}
+
+std::vector<at::Tensor> RecordedGraph::Impl::run(const std::vector<at::Tensor>& arguments) const {
+  count(Counter::runs);
+  std::vector<at::Tensor> inputs = bind(arguments);
+  std::vector<int64_t> symbols = bind_symbols(inputs);
+  check_types(inputs, symbols);
+  if (!written_.empty()) check_aliases(inputs);
+  std::vector<at::Tensor> outputs = program->run(inputs, std::move(symbols));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (returned_input[i] >= 0) outputs[i] = inputs[returned_input[i]];
+  return outputs;
+}
+
+}  // namespace smelt

@@ -1,0 +1,37 @@
+// What is behind a RecordedGraph: the graph, its program, and the tensors it captured.
+#pragma once
+
+#include "base/record.h"
+#include "bridge/linked_program.h"
+#include "capture/dispatch/recorder.h"
+#include "graph/graph.h"
+#include "smelt/smelt.h"
+
+namespace smelt {
+
+struct RecordedGraph::Impl {
+  // Improves and lowers a finished recording.
+  explicit Impl(Recorded recorded);
+
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments) const;
+
+  Graph graph;
+  Record record;
+  std::vector<at::Tensor> captured;
+  std::vector<int32_t> returned_input;
+  std::vector<int32_t> same_argument;
+  std::unique_ptr<const LinkedProgram> program;
+
+ private:
+  std::vector<at::Tensor> bind(const std::vector<at::Tensor>& arguments) const;
+  void check_types(const std::vector<at::Tensor>& inputs,
+                   const std::vector<int64_t>& symbols) const;
+  void check_aliases(const std::vector<at::Tensor>& inputs) const;
+  std::vector<int64_t> bind_symbols(const std::vector<at::Tensor>& inputs) const;
+  std::string describe(size_t input) const;
+
+  std::vector<size_t> written_;  // inputs that the program changes
+  bool offsets_matter_ = false;  // some op addresses storage absolutely
+};
+
+}  // namespace smelt

@@ -1,0 +1,237 @@
+// The two boxed kernels of the recorder and their registration.
+//
+// top kernel (above autocast and autograd, switched on by the scope, and on every recording
+// tensor's own key set): sees each op as the user's code calls it.
+//   - Real tensors are replaced by their twins; the op is then called again, since its keys
+//   changed.
+//   - Factories have no tensor to carry the recorder further down: they are written down here.
+//   - A few ops need help on their way through functionalization; one function each below.
+//   - In-place ops are checked here: functionalization itself would accept x.add_(wider) and
+//   int.add_(0.5).
+// record kernel (below functionalization): writes the node down (Recorder::record).
+//
+// Rules for whoever changes this file: nothing here may compute on a real tensor except under
+// recording_keys() excluded; an op that can't be handled calls Recorder::refuse, which also makes
+// every later op of the region throw, so that code which swallows the exception can't produce a
+// wrong graph.
+#include <ATen/ATen.h>
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/library.h>
+
+#include "capture/dispatch/convert.h"
+#include "capture/dispatch/each_tensor.h"
+#include "capture/dispatch/inplace_check.h"
+#include "capture/dispatch/keys.h"
+#include "capture/dispatch/recorder.h"
+
+namespace smelt {
+namespace {
+
+using at::functionalization::impl::isFunctionalTensor;
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using torch::jit::Stack;
+
+DispatchKeySet below_top(DispatchKeySet keys) {
+  return keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, kTopKey);
+}
+
+// Wrappers of vmap and friends are unwrapped by functorch's own layers first.
+bool is_functorch_wrapper(const at::Tensor& tensor) {
+  return tensor.key_set().has_any(
+      DispatchKeySet({DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
+                      DispatchKey::BatchedNestedTensor}));
+}
+
+bool needs_twin(const at::Tensor& tensor) {
+  if (tensor.key_set().has(kRecordKey)) return false;
+  return !is_functorch_wrapper(tensor) && !tensor.is_meta() &&
+         !tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
+// What the arguments of an op are, and the replacement of the ones that don't belong to this
+// recording.
+struct Arguments {
+  bool any_tensor = false;
+  bool replaced = false;
+};
+
+Arguments take_arguments(Recorder* recorder, Stack* stack, size_t first) {
+  Arguments seen;
+  for (size_t i = first; i < stack->size(); ++i) {
+    map_tensors((*stack)[i], [&](const at::Tensor& tensor) -> at::Tensor {
+      seen.any_tensor = true;
+      at::Tensor real = tensor;
+      if (RecordingTensor* twin = recording_inside(tensor)) {
+        if (recorder && twin->recording() == recorder->id()) return tensor;
+        real = Recorder::real_of_twin(tensor);  // another thread is recording with this tensor
+        if (!real.defined())
+          throw Error(
+              "a tensor that was made while smelt recorded a function was used after the recording "
+              "ended; it "
+              "has no contents. Return it from the recorded function instead of storing it");
+        seen.replaced = true;
+      }
+      if (!recorder || !needs_twin(real)) return real;
+      seen.replaced = true;
+      return recorder->twin_of(real);
+    });
+  }
+  return seen;
+}
+
+void mark_results(const Stack& stack, size_t first) {
+  for (size_t i = first; i < stack.size(); ++i)
+    each_tensor(stack[i], [](const at::Tensor& tensor) {
+      if (tensor.key_set().has(DispatchKey::Functionalize) && !is_functorch_wrapper(tensor))
+        if (auto* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl())
+          storage->set_throw_on_mutable_data_ptr();
+    });
+}
+
+bool record_factory(Recorder& recorder, const OpInfo& op, DispatchKeySet keys, Stack* stack,
+                    size_t first) {
+  if (!op.is_factory || op.is_composite) return false;
+  for (size_t i = first; i < stack->size(); ++i) {
+    if ((*stack)[i].isDevice() && (*stack)[i].toDevice().is_meta()) {
+      op.handle.redispatchBoxed(below_top(keys), stack);
+      return true;
+    }
+  }
+  recorder.record(op, stack);
+  c10::IValue& result = stack->back();
+  if (result.isTensor())
+    result = at::functionalization::impl::to_functional_tensor(result.toTensor());
+  mark_results(*stack, first);
+  return true;
+}
+
+// aten::lift_fresh of a real tensor: torch.tensor(...) in the region.
+bool record_constant(Recorder& recorder, const OpInfo& op, Stack* stack) {
+  static const OpName kLiftFresh("aten::lift_fresh");
+  if (op.name != kLiftFresh || !needs_twin(stack->back().toTensor())) return false;
+  stack->back() = recorder.constant(stack->back().toTensor());
+  mark_results(*stack, stack->size() - 1);
+  return true;
+}
+
+// native_batch_norm updates its statistics without saying so; this overload says it.
+bool reroute_batch_norm(const OpInfo& op, Stack* stack, size_t first) {
+  static const OpName kNative("aten::native_batch_norm");
+  if (op.name != kNative || !(*stack)[first + 5].toBool()) return false;
+  if (!(*stack)[first + 3].isTensor() || !(*stack)[first + 3].toTensor().defined()) return false;
+  static const auto legit =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::_native_batch_norm_legit", "");
+  legit.callBoxed(stack);
+  return true;
+}
+
+// Gives a functional tensor a new value, as an in-place op would.
+void write_functional(const at::Tensor& target, const at::Tensor& value) {
+  at::functionalization::impl::replace_(target, value);
+  at::functionalization::impl::commit_update(target);
+  at::functionalization::impl::sync(target);
+}
+
+// The fused optimizers: functionalization can't take their empty lists, so the functional overload
+// is called and the results are written by hand.
+bool functionalize_fused(const OpInfo& op, Stack* stack, size_t first) {
+  const c10::FunctionSchema& schema = op.handle.schema();
+  const std::string& name = schema.name();
+  if (name.rfind("aten::_fused_", 0) != 0 || name.back() != '_') return false;
+  const auto functional = c10::Dispatcher::singleton().findSchemaOrThrow(
+      name.substr(0, name.size() - 1).c_str(), schema.overload_name().c_str());
+  const std::vector<c10::IValue> arguments(stack->begin() + static_cast<ptrdiff_t>(first),
+                                           stack->end());
+  functional.callBoxed(stack);
+  const auto& results = functional.schema().returns();
+  const size_t base = stack->size() - results.size();
+  for (size_t k = 0; k < results.size(); ++k) {
+    if (!arguments[k].isTensorList()) continue;
+    const auto targets = arguments[k].toTensorVector(),
+               values = (*stack)[base + k].toTensorVector();
+    for (size_t i = 0; i < targets.size(); ++i) {
+      at::functionalization::impl::sync(values[i]);
+      write_functional(targets[i], at::functionalization::impl::from_functional_tensor(values[i]));
+      torch::autograd::impl::bump_version(targets[i]);
+    }
+  }
+  stack->resize(base);
+  return true;
+}
+
+void refuse_foreign_mutation(Recorder& recorder, const OpInfo& op) {
+  if (!op.is_mutable || op.name.str().rfind("aten::", 0) == 0) return;
+  recorder.refuse("the custom op " + op.name.str() +
+                  " changes its arguments in place; give it a functional form to have it recorded");
+}
+
+void call_through(Recorder& recorder, const OpInfo& op, DispatchKeySet keys, Stack* stack,
+                  size_t first) {
+  const InplaceCheck check(op, *stack, first);
+  std::vector<c10::IValue> arguments;
+  if (!op.silent_writes.empty())
+    arguments.assign(stack->begin() + static_cast<ptrdiff_t>(first), stack->end());
+  // _to_copy leaves functionalization unless the key is switched on explicitly.
+  static const OpName kToCopy("aten::_to_copy");
+  std::optional<c10::impl::IncludeDispatchKeyGuard> stay;
+  if (op.name == kToCopy) stay.emplace(DispatchKey::Functionalize);
+  op.handle.redispatchBoxed(below_top(keys), stack);
+  mark_results(*stack, first);
+  for (const auto& [position, value] : recorder.take_silent_writes())
+    if (isFunctionalTensor(arguments[position].toTensor()))
+      write_functional(arguments[position].toTensor(), value);
+  check.after(recorder);
+}
+
+void top_kernel(const c10::OperatorHandle& handle, DispatchKeySet keys, Stack* stack) {
+  const auto local = c10::impl::tls_local_dispatch_key_set();
+  if (local.excluded_.has(DispatchKey::Functionalize)) {  // functionalization's own inner calls
+    handle.redispatchBoxed(below_top(keys), stack);
+    return;
+  }
+  Recorder* recorder = Recorder::current();
+  const size_t first = stack->size() - handle.schema().arguments().size();
+  if (recorder) recorder->check_not_refused();
+  const OpInfo& op = op_info(handle);
+  if (recorder && record_constant(*recorder, op, stack)) return;
+  const Arguments arguments = take_arguments(recorder, stack, first);
+  if (!recorder) {
+    if (arguments.replaced)
+      handle.callBoxed(stack);
+    else
+      handle.redispatchBoxed(below_top(keys), stack);
+    return;
+  }
+  if (!arguments.any_tensor && record_factory(*recorder, op, keys, stack, first)) return;
+  refuse_foreign_mutation(*recorder, op);
+  if (reroute_batch_norm(op, stack, first) || functionalize_fused(op, stack, first)) return;
+  if (arguments.replaced)
+    handle.callBoxed(stack);
+  else
+    call_through(*recorder, op, keys, stack, first);
+}
+
+void record_kernel(const c10::OperatorHandle& handle, DispatchKeySet, Stack* stack) {
+  Recorder* recorder = Recorder::current();
+  if (!recorder)
+    throw Error(
+        handle.schema().name() +
+        " was called on a tensor of a recording from a thread that does not take part in it");
+  recorder->record(op_info(handle), stack);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, DeferredInit, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&top_kernel>());
+}
+
+TORCH_LIBRARY_IMPL(_, Fake, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&record_kernel>());
+}
+
+}  // namespace smelt

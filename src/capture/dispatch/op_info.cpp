@@ -1,0 +1,90 @@
+#include "capture/dispatch/op_info.h"
+
+#include <ATen/core/enum_tag.h>
+
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+namespace smelt {
+namespace {
+
+struct SilentWriter {
+  const char* name;
+  std::vector<int> args;
+  int when;  // the bool argument that makes it write
+};
+
+// Ops that update running statistics without an annotation in their schema.
+const SilentWriter kSilentWriters[] = {
+    {"aten::cudnn_batch_norm", {3, 4}, 5},
+    {"aten::miopen_batch_norm", {3, 4}, 5},
+    {"aten::batch_norm_gather_stats", {3, 4}, -1},
+    {"aten::batch_norm_gather_stats_with_counts", {3, 4}, -1},
+};
+
+// Views that say nothing of it in their schema.
+bool is_silent_view(const std::string& name) { return name == "aten::_unsafe_view"; }
+
+Traits traits_of(const c10::OperatorHandle& handle, const std::string& name) {
+  const c10::FunctionSchema& schema = handle.schema();
+  Traits traits;
+  traits.random = handle.hasTag(at::Tag::nondeterministic_seeded);
+  traits.effect = schema.returns().empty();
+  traits.view = is_silent_view(name);
+  for (const c10::Argument& result : schema.returns())
+    if (result.alias_info() && !result.alias_info()->isWrite()) traits.view = true;
+  return traits;
+}
+
+bool returns_literal(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.returns().begin(), schema.returns().end(),
+                     [](const c10::Argument& result) {
+                       const auto kind = result.type()->kind();
+                       return kind != c10::TypeKind::TensorType && kind != c10::TypeKind::ListType;
+                     });
+}
+
+OpInfo make_info(const c10::OperatorHandle& handle) {
+  const c10::FunctionSchema& schema = handle.schema();
+  std::string full = schema.name();
+  if (!schema.overload_name().empty()) full += "." + schema.overload_name();
+  OpInfo info(handle);
+  info.name = OpName(full);
+  info.traits = traits_of(handle, full);
+  info.row = find_row(info.name);
+  info.meta = find_meta_kernel(full);
+  info.is_mutable = schema.is_mutable();
+  info.is_factory = handle.hasKernelForDispatchKey(c10::DispatchKey::BackendSelect);
+  info.is_composite = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  info.data_dependent =
+      handle.hasTag(at::Tag::dynamic_output_shape) || handle.hasTag(at::Tag::data_dependent_output);
+  info.literal_results = returns_literal(schema);
+  for (const c10::Argument& argument : schema.arguments()) {
+    if (argument.name() == "dropout_p") info.dropout_arg = static_cast<int>(info.arg_types.size());
+    info.arg_types.push_back(argument.real_type());
+  }
+  for (const SilentWriter& writer : kSilentWriters) {
+    if (schema.name() != writer.name) continue;
+    info.silent_writes = writer.args;
+    info.silent_when = writer.when;
+  }
+  return info;
+}
+
+}  // namespace
+
+const OpInfo& op_info(const c10::OperatorHandle& handle) {
+  static std::shared_mutex mutex;
+  static std::unordered_map<c10::OperatorName, OpInfo> table;
+  {
+    std::shared_lock lock(mutex);
+    if (auto it = table.find(handle.operator_name()); it != table.end()) return it->second;
+  }
+  OpInfo info = make_info(handle);
+  std::unique_lock lock(mutex);
+  return table.try_emplace(handle.operator_name(), std::move(info)).first->second;
+}
+
+}  // namespace smelt

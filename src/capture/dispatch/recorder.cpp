@@ -1,0 +1,271 @@
+#include "capture/dispatch/recorder.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <atomic>
+
+#include "base/counters.h"
+#include "base/log.h"
+#include "capture/dispatch/convert.h"
+#include "capture/dispatch/digest.h"
+#include "capture/dispatch/keys.h"
+#include "graph/effects.h"
+
+namespace smelt {
+namespace {
+
+uint64_t next_recording_id() {
+  static std::atomic<uint64_t> counter{1};
+  return counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Recorder::Recorder(RecorderOptions options)
+    : id_(next_recording_id()),
+      options_(std::move(options)),
+      symbols_(std::make_shared<SymbolTable>()) {
+  if (options_.where) symbols_->set_locator(options_.where);
+  rng_.enter(*this, at::detail::getDefaultCPUGenerator());
+  for (const at::Generator& generator : options_.generators)
+    if (!rng_.tracks(generator)) rng_.enter(*this, generator);
+}
+
+Recorder::~Recorder() { rng_.leave(); }
+
+void Recorder::refuse(const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  if (!refusal_) {
+    refusal_ = reason;
+    count(Counter::refusals);
+    if (log_enabled(Log::refusals)) log(Log::refusals, reason);
+  }
+  throw RecordError(*refusal_);
+}
+
+void Recorder::check_not_refused() {
+  if (refusal_) throw RecordError(*refusal_);
+  if (broken_) refuse("the function went on after an in-place op had failed in it");
+}
+
+void Recorder::try_eagerly(const Call& call) {
+  try {
+    run_on_stand_ins(call, *symbols_);
+  } catch (...) {
+    broken_ = true;
+    throw;
+  }
+}
+
+ValueId Recorder::value_of(const at::Tensor& tensor) const {
+  RecordingTensor* recording = as_recording(tensor);
+  SMELT_CHECK(recording && recording->recording() == id_, "a tensor of another recording");
+  return recording->value();
+}
+
+NodeId Recorder::add_node(OpName op, std::vector<Arg> args,
+                          std::span<const std::optional<TensorType>> types, Traits traits) {
+  return graph_.add_node(op, std::move(args), types, traits);
+}
+
+at::Tensor Recorder::make_tensor(ValueId value) const {
+  return at::Tensor(c10::make_intrusive<RecordingTensor>(graph_.type(value), id_, value, symbols_));
+}
+
+ValueId Recorder::add_constant(const at::Tensor& real) {
+  if (auto it = constants_.find(real.unsafeGetTensorImpl()); it != constants_.end())
+    return it->second;
+  const ValueId value =
+      graph_.add_constant(type_of(real), std::make_shared<at::Tensor>(real), digest_of(real));
+  constants_.emplace(real.unsafeGetTensorImpl(), value);
+  kept_.push_back(real);
+  return value;
+}
+
+// torch.tensor(...) in the region: each run of the graph makes a new tensor of those contents.
+at::Tensor Recorder::constant(const at::Tensor& real) {
+  std::lock_guard lock(mutex_);
+  check_not_refused();
+  static const OpName kCopy("aten::lift_fresh_copy");
+  TensorType type = type_of(real);
+  const ValueId source = add_constant(real);
+  type.offset = 0;
+  type.strides = contiguous_strides(type.sizes);  // torch.tensor() is contiguous
+  const std::optional<TensorType> types[] = {type};
+  const NodeId node = add_node(kCopy, {Arg(Ref{source})}, types, {});
+  at::Tensor twin = at::functionalization::impl::to_functional_tensor(make_tensor(result_of(node)));
+  if (real.requires_grad()) twin.set_requires_grad(true);
+  return twin;
+}
+
+Arg Recorder::generator_arg(const at::Generator& generator) {
+  const c10::Device device = generator.device();
+  if (generator == at::globalContext().defaultGenerator(device)) return Arg(to_device(device));
+  opaque_.emplace_back(generator);
+  return Arg(Opaque{static_cast<int32_t>(opaque_.size() - 1)});
+}
+
+// -- writing a call down
+
+Call Recorder::make_call(const OpInfo& op, const std::vector<c10::IValue>& stack,
+                         std::vector<ValueId>& values) {
+  Call call{op, {}, {}, opaque_};
+  const auto local = [&](ValueId value) {
+    values.push_back(value);
+    call.types.push_back(graph_.type(value));
+    return Arg(Ref{static_cast<int32_t>(values.size() - 1)});
+  };
+  const ArgWriter writer{.tensor =
+                             [&](const at::Tensor& tensor) {
+                               if (as_recording(tensor)) return local(value_of(tensor));
+                               if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+                                 c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
+                                 return to_arg(c10::IValue(tensor.item()), c10::NumberType::get(),
+                                               {});
+                               }
+                               return local(add_constant(tensor));
+                             },
+                         .opaque =
+                             [&](const c10::IValue& value) {
+                               if (!value.isGenerator())
+                                 refuse(op.name.str() + " has an argument of type " +
+                                        value.tagKind() + ", which a recording can't hold");
+                               opaque_.push_back(value);
+                               return Arg(Opaque{static_cast<int32_t>(opaque_.size() - 1)});
+                             }};
+  const size_t first = stack.size() - op.arg_types.size();
+  for (size_t i = 0; i < op.arg_types.size(); ++i)
+    call.args.push_back(to_arg(stack[first + i], op.arg_types[i], writer));
+  return call;
+}
+
+namespace {
+
+// The generator an op draws from: the one it was given, else its device's own.
+at::Generator generator_of(const Call& call, const std::vector<Result>& results) {
+  for (const Arg& arg : call.args)
+    if (arg.is<Opaque>() && call.opaque[arg.get<Opaque>().index].isGenerator())
+      return call.opaque[arg.get<Opaque>().index].toGenerator();
+  Device device;
+  for (const Result& result : results)
+    if (result.tensor) device = result.tensor->device;
+  return at::globalContext().defaultGenerator(to_c10(device));
+}
+
+bool draws(const Call& call) {
+  if (!call.op.traits.random) return false;
+  const int dropout = call.op.dropout_arg;
+  return dropout < 0 || !call.args[dropout].is<double>() || call.args[dropout].get<double>() != 0.0;
+}
+
+std::vector<std::optional<TensorType>> flatten(const std::vector<Result>& results) {
+  std::vector<std::optional<TensorType>> types;
+  for (const Result& result : results) {
+    if (result.kind == Result::Kind::tensor) types.push_back(result.tensor);
+    for (const TensorType& type : result.list) types.emplace_back(type);
+  }
+  return types;
+}
+
+void to_value_ids(std::vector<Arg>& args, const std::vector<ValueId>& values) {
+  for (Arg& arg : args) each_ref(arg, [&](Ref& ref) { ref.id = values[ref.id]; });
+}
+
+}  // namespace
+
+// The op will change fresh copies instead of the arguments; what they hold afterwards are further
+// results.
+void Recorder::copy_silently_written(const OpInfo& op, Call& call, std::vector<ValueId>& values) {
+  static const OpName kClone("aten::clone");
+  for (int position : op.silent_writes) {
+    if (!call.args[position].is<Ref>()) continue;
+    ValueId& value = values[call.args[position].get<Ref>().id];
+    const std::optional<TensorType> types[] = {graph_.type(value)};
+    value = result_of(add_node(kClone, {Arg(Ref{value}), Arg(None{})}, types, {}));
+  }
+}
+
+void Recorder::push_results(const std::vector<Result>& results, const std::vector<ValueId>& values,
+                            std::vector<c10::IValue>* stack) {
+  size_t next = 0;
+  last_dtypes_.clear();
+  const auto make = [&] {
+    const ValueId value = values[next++];
+    if (value < 0) return at::Tensor();
+    last_dtypes_.push_back(graph_.type(value).dtype);
+    return make_tensor(value);
+  };
+  for (const Result& result : results) {
+    switch (result.kind) {
+      case Result::Kind::tensor: stack->emplace_back(make()); break;
+      case Result::Kind::literal: stack->push_back(result.literal); break;
+      case Result::Kind::list: {
+        std::vector<at::Tensor> list(result.list.size());
+        for (at::Tensor& tensor : list) tensor = make();
+        stack->emplace_back(std::move(list));
+      }
+    }
+  }
+}
+
+void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
+  std::lock_guard lock(mutex_);
+  check_not_refused();
+  if (recorded_ops_++ == options_.fail_at) throw Error("injected failure at " + op.name.str());
+  if (op.data_dependent)
+    refuse(op.name.str() +
+           " gives a result that depends on tensor contents (a Python number, a bool, or a "
+           "shape), which are not known while a program is written down");
+  if (op.is_mutable)
+    refuse(op.name.str() + " changes an argument in place and has no functional form in PyTorch");
+  std::vector<ValueId> values;
+  Call call = make_call(op, *stack, values);
+  const bool silent =
+      !op.silent_writes.empty() && (op.silent_when < 0 || call.args[op.silent_when].get<bool>());
+  if (silent) copy_silently_written(op, call, values);
+  const std::vector<Result> results = infer_results(call, symbols_);
+  std::optional<at::Generator> generator;
+  if (draws(call)) {
+    generator = generator_of(call, results);
+    if (!rng_.tracks(*generator)) {
+      if (*generator != at::globalContext().defaultGenerator(generator->device()))
+        refuse(op.name.str() +
+               " draws from a torch.Generator that was made inside the recorded function; "
+               "make it outside and pass it as an argument");
+      rng_.enter(*this, *generator);
+    }
+    rng_.before_draw(*this, *generator);
+  }
+  Traits traits = op.traits;
+  traits.random = generator.has_value();
+  std::vector<std::optional<TensorType>> types = flatten(results);
+  OpName name = op.name;
+  std::vector<Arg> args = call.args;
+  if (silent) {
+    name = effects::mutator_of(op.name);
+    ArgList written;
+    for (int position : op.silent_writes) {
+      if (!call.args[position].is<Ref>()) continue;
+      written.emplace_back(Size(position));
+      types.emplace_back(call.types[call.args[position].get<Ref>().id]);
+    }
+    args.insert(args.begin(), Arg(std::move(written)));
+  }
+  to_value_ids(args, values);
+  const NodeId node = add_node(name, std::move(args), types, traits);
+  if (generator) rng_.after_draw(*this, *generator);
+  count(Counter::nodes);
+  stack->resize(stack->size() - op.arg_types.size());
+  push_results(results, graph_.nodes[node].results, stack);
+  if (!silent) return;
+  size_t next = graph_.nodes[node].results.size();
+  for (auto position = op.silent_writes.rbegin(); position != op.silent_writes.rend(); ++position)
+    if (call.args[*position].is<Ref>())
+      silent_writes_.emplace_back(*position, make_tensor(graph_.nodes[node].results[--next]));
+}
+
+}  // namespace smelt

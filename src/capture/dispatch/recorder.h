@@ -1,0 +1,172 @@
+// The recorder: while its scope is open on a thread, every op the dispatcher is asked for becomes a
+// node of a Graph, and nothing is computed. Real tensors that the region touches become inputs.
+//
+// An op passes through: top kernel (real tensors replaced by their recording twins, factories
+// written down)
+// -> autocast -> autograd -> functionalization (PyTorch's own: views and in-place code become
+// functional)
+// -> record kernel (result types, node). See keys.h for the two keys and kernels.cpp for the
+// kernels.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "capture/dispatch/op_info.h"
+#include "capture/dispatch/recording_tensor.h"
+#include "capture/dispatch/rng.h"
+#include "capture/dispatch/shapes.h"
+#include "graph/graph.h"
+
+namespace smelt {
+
+// The dimensions of an argument that stay symbolic, with the names of their symbols: equal names,
+// equal sizes.
+using DynamicDims = std::map<int, std::string>;
+
+struct RecorderOptions {
+  // Called when a real tensor got its twin; the Python side puts the twin behind the user's own
+  // object.
+  std::function<void(const at::Tensor& real, const at::Tensor& twin)> on_lift;
+  // The user's line, for guards and messages.
+  std::function<std::string()> where;
+  // Generators that existed before the region, so that drawing from them goes on from call to call.
+  std::vector<at::Generator> generators;
+  // Tests: throw at that op.
+  int64_t fail_at = -1;
+};
+
+// A finished recording: the graph and what it refers to.
+struct Recorded {
+  Graph graph;
+  std::vector<at::Tensor> captured;  // what Source::captured counts
+  std::vector<c10::IValue> opaque;   // what Opaque arguments count
+  // The tensor returned as it is (the caller's very tensor), per output: its input, or -1.
+  std::vector<int32_t> returned_input;
+  // Per argument: the earlier argument that was the very same tensor, or -1.
+  std::vector<int32_t> same_argument;
+};
+
+class Recorder {
+ public:
+  explicit Recorder(RecorderOptions options);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  uint64_t id() const { return id_; }
+  // The recorder whose scope is open on this thread (the engine's device threads included), or
+  // nullptr.
+  static Recorder* current();
+
+  // -- before the region runs (and while its scope is open)
+  // The next tensor argument of the region; its twin.
+  at::Tensor add_argument(const at::Tensor& real, const DynamicDims& dynamic = {});
+
+  // -- what the kernels ask for
+  // The twin of a real tensor: an input of the graph, made on first sight. Refuses what has no twin
+  // (sparse, quantized, subclasses with __torch_dispatch__).
+  at::Tensor twin_of(const at::Tensor& real);
+  // A tensor that came into being inside the region with known contents.
+  at::Tensor constant(const at::Tensor& real);
+  // Writes a call down and replaces the arguments on the stack by the results. Record-level tensors
+  // only.
+  void record(const OpInfo& op, std::vector<c10::IValue>* stack);
+  // Gives up on the region: a RecordError whose message says which op and what to do.
+  [[noreturn]] void refuse(const std::string& reason);
+  // Throws again if the region was given up before (code in it may have caught the exception).
+  void check_not_refused();
+  const std::optional<std::string>& refusal() const { return refusal_; }
+  // Runs the call on stand-in data. If it throws, so would the user's program; the region can't go
+  // on then, since the recording tensors already carry the failed op's result.
+  void try_eagerly(const Call& call);
+  // Changes done by ops that do not announce them: the position of the argument and its new value.
+  // Taken by the top kernel after the op.
+  std::vector<std::pair<int, at::Tensor>> take_silent_writes() { return std::move(silent_writes_); }
+  // The element types of the last op's results, for the checks of in-place ops.
+  const std::vector<DType>& last_dtypes() const { return last_dtypes_; }
+
+  // -- after the region ran
+  Recorded finish(const std::vector<at::Tensor>& outputs);
+
+  // The real tensor of an input twin of whichever open recording, undefined if there is none. Other
+  // threads may meet such twins.
+  static at::Tensor real_of_twin(const at::Tensor& twin);
+
+  // -- for the parts of the recorder itself (rng.cpp, finish.cpp)
+  ValueId value_of(const at::Tensor& tensor) const;
+  NodeId add_node(OpName op, std::vector<Arg> args,
+                  std::span<const std::optional<TensorType>> types, Traits traits);
+  ValueId add_constant(const at::Tensor& real);
+  at::Tensor make_tensor(ValueId value) const;
+  ValueId result_of(NodeId node, int index = 0) const { return graph_.nodes[node].results[index]; }
+  // How a node names a generator: its device for a default one, else an opaque.
+  Arg generator_arg(const at::Generator& generator);
+
+ private:
+  friend class Finisher;
+
+  struct LiftedInput {
+    at::Tensor real;
+    at::Tensor twin;
+    c10::StorageImpl* twin_storage = nullptr;  // as at the start: a change means .data= or set_()
+    at::Tensor twin_grad;                      // the twin of real.grad at the start
+    bool is_leaf = true;
+  };
+
+  at::Tensor lift(const at::Tensor& real, Source source, int32_t index, const DynamicDims& dynamic);
+  TensorType input_type(const at::Tensor& real, const DynamicDims& dynamic);
+  void copy_hooks(const at::Tensor& real, const at::Tensor& twin);
+  Call make_call(const OpInfo& op, const std::vector<c10::IValue>& stack,
+                 std::vector<ValueId>& values);
+  void copy_silently_written(const OpInfo& op, Call& call, std::vector<ValueId>& values);
+  void push_results(const std::vector<Result>& results, const std::vector<ValueId>& values,
+                    std::vector<c10::IValue>* stack);
+
+  const uint64_t id_;
+  RecorderOptions options_;
+  SymbolsPtr symbols_;
+  std::map<std::string, Size> named_symbols_;
+  Graph graph_;
+  std::vector<at::Tensor> captured_;
+  std::vector<c10::IValue> opaque_;
+  std::vector<int32_t> same_argument_;  // one per argument so far
+  std::vector<LiftedInput> inputs_;     // as graph_.inputs
+  std::unordered_map<c10::TensorImpl*, int32_t> input_of_real_;
+  std::unordered_map<c10::TensorImpl*, int32_t> input_of_twin_;
+  std::unordered_map<c10::TensorImpl*, ValueId> constants_;
+  std::vector<at::Tensor> kept_;  // keeps the keys of constants_ alive
+  RngTracker rng_;
+  std::optional<std::string> refusal_;
+  bool broken_ = false;  // an op failed half-way: any further op is a refusal
+  std::vector<std::pair<int, at::Tensor>> silent_writes_;
+  std::vector<DType> last_dtypes_;
+  int64_t recorded_ops_ = 0;
+  mutable std::recursive_mutex mutex_;  // the engine's device threads record too
+};
+
+// Turns a recorder on for this thread and everything the autograd engine runs for it, and off
+// again, also when an exception passes.
+class RecordingScope {
+ public:
+  explicit RecordingScope(std::shared_ptr<Recorder> recorder);
+  ~RecordingScope();
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace smelt

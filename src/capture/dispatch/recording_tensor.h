@@ -1,0 +1,46 @@
+// The tensor that stands for a value while a program is written down: sizes, strides, dtype and
+// device of the real one, no memory. It carries two dispatch keys of the recorder (keys.h) beside
+// its device's own, so autocast, autograd and functionalization treat it as they would the real
+// tensor.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
+
+#include "base/type.h"
+#include "capture/dispatch/size_node.h"
+#include "graph/graph.h"
+
+namespace smelt {
+
+class RecordingTensor final : public c10::TensorImpl {
+ public:
+  // `recording` tells the recordings of a process apart.
+  RecordingTensor(const TensorType& type, uint64_t recording, ValueId value,
+                  const SymbolsPtr& symbols);
+
+  uint64_t recording() const { return recording_; }
+  ValueId value() const { return value_; }
+
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
+                                                         bool allow_metadata_change) const override;
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version,
+                                                         bool allow_metadata_change) const override;
+
+ private:
+  const char* tensorimpl_type_name() const override { return "smelt::RecordingTensor"; }
+  template <class Version>
+  c10::intrusive_ptr<TensorImpl> copy(Version&& version, bool allow_metadata_change) const;
+
+  TensorType type_;
+  uint64_t recording_;
+  ValueId value_;
+  SymbolsPtr symbols_;
+};
+
+// The recording tensor itself, or nullptr. A functional wrapper is not looked through.
+RecordingTensor* as_recording(const at::Tensor& tensor);
+// The recording tensor a functional wrapper holds, or the tensor itself if it is one; else nullptr.
+RecordingTensor* recording_inside(const at::Tensor& tensor);
+
+}  // namespace smelt

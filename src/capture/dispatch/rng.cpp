@@ -1,0 +1,90 @@
+#include "capture/dispatch/rng.h"
+
+#include <atomic>
+
+#include "capture/dispatch/convert.h"
+#include "capture/dispatch/recorder.h"
+#include "graph/effects.h"
+
+namespace smelt {
+namespace {
+
+// No user's seed looks like this.
+uint64_t next_token() {
+  static std::atomic<uint64_t> counter{0};
+  return 0x5be1'7000'0000'0000ull + counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+RngTracker::Tracked* RngTracker::find(const at::Generator& generator) {
+  for (Tracked& tracked : tracked_)
+    if (tracked.generator == generator) return &tracked;
+  return nullptr;
+}
+
+bool RngTracker::tracks(const at::Generator& generator) const {
+  return const_cast<RngTracker*>(this)->find(generator) != nullptr;
+}
+
+void RngTracker::enter(Recorder& recorder, const at::Generator& generator) {
+  Tracked tracked;
+  tracked.generator = generator;
+  {
+    c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
+    std::lock_guard lock(tracked.generator.mutex());
+    tracked.saved = tracked.generator.get_state();
+  }
+  tracked.argument = recorder.generator_arg(generator);
+  tracked_.push_back(std::move(tracked));
+  mark(recorder, tracked_.back());
+}
+
+// The stream has reached a new point: the graph can save it here (dropped if nobody comes back to
+// it).
+void RngTracker::mark(Recorder& recorder, Tracked& tracked) {
+  const TensorType state = type_of(tracked.saved);
+  const std::optional<TensorType> types[] = {state};
+  const NodeId node =
+      recorder.add_node(effects::kSaveRng, {tracked.argument}, types, Traits{.random = true});
+  tracked.token = next_token();
+  tracked.states.emplace(tracked.token, recorder.result_of(node));
+  std::lock_guard lock(tracked.generator.mutex());
+  tracked.generator.set_current_seed(tracked.token);
+}
+
+void RngTracker::before_draw(Recorder& recorder, const at::Generator& generator) {
+  Tracked& tracked = *find(generator);
+  const uint64_t seed = tracked.generator.current_seed();
+  if (seed == tracked.token) return;
+  ValueId state;
+  if (auto it = tracked.states.find(seed); it != tracked.states.end()) {
+    state = it->second;
+  } else {  // manual_seed() in the region: the state itself is known
+    c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
+    std::lock_guard lock(tracked.generator.mutex());
+    state = recorder.add_constant(tracked.generator.get_state());
+  }
+  recorder.add_node(effects::kRestoreRng, {tracked.argument, Arg(Ref{state})}, {},
+                    Traits{.effect = true, .random = true});
+  mark(recorder, tracked);
+}
+
+void RngTracker::after_draw(Recorder& recorder, const at::Generator& generator) {
+  mark(recorder, *find(generator));
+}
+
+void RngTracker::finish(Recorder& recorder) {
+  for (Tracked& tracked : tracked_) before_draw(recorder, tracked.generator);
+}
+
+void RngTracker::leave() noexcept {
+  c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
+  for (Tracked& tracked : tracked_) {
+    std::lock_guard lock(tracked.generator.mutex());
+    tracked.generator.set_state(tracked.saved);
+  }
+  tracked_.clear();
+}
+
+}  // namespace smelt

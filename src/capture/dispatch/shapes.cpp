@@ -1,0 +1,200 @@
+#include "capture/dispatch/shapes.h"
+
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "base/counters.h"
+#include "base/log.h"
+#include "capture/dispatch/convert.h"
+#include "capture/dispatch/derive.h"
+#include "capture/dispatch/keys.h"
+
+namespace smelt {
+
+c10::DispatchKeySet recording_keys() {
+  using c10::DispatchKey;
+  static const c10::DispatchKeySet keys =
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+      c10::DispatchKeySet({kTopKey, kRecordKey, DispatchKey::Functionalize,
+                           DispatchKey::FuncTorchDynamicLayerFrontMode,
+                           DispatchKey::FuncTorchDynamicLayerBackMode,
+                           DispatchKey::PythonTLSSnapshot, DispatchKey::Python});
+  return keys;
+}
+
+namespace {
+
+using torch::jit::Stack;
+
+std::vector<int64_t> evaluate(std::span<const Size> sizes, std::span<const int64_t> symbols) {
+  std::vector<int64_t> out;
+  out.reserve(sizes.size());
+  for (const Size& size : sizes) out.push_back(size.evaluate(symbols));
+  return out;
+}
+
+// How a stand-in for a tensor argument is made, and which device the call's Device arguments name.
+enum class StandIn : uint8_t { meta, zeros, ones, random };
+
+at::Tensor make_stand_in(const TensorType& type, StandIn how, std::span<const int64_t> symbols) {
+  const auto sizes = evaluate(type.sizes, symbols), strides = evaluate(type.strides, symbols);
+  const c10::ScalarType dtype = to_scalar_type(type.dtype);
+  at::Tensor tensor;
+  if (how == StandIn::meta) {
+    tensor = at::detail::empty_strided_meta(sizes, strides, dtype);
+  } else {
+    tensor =
+        at::empty_strided(sizes, strides, at::TensorOptions(dtype).device(to_c10(type.device)));
+    if (how == StandIn::random && (is_floating(type.dtype) || is_complex(type.dtype))) {
+      tensor.copy_(at::rand(sizes, at::TensorOptions().device(to_c10(type.device))));
+    } else {
+      tensor.fill_(how == StandIn::zeros ? 0 : 1);
+    }
+  }
+  if (type.conj) tensor._set_conj(true);
+  if (type.neg) tensor._set_neg(true);
+  return tensor;
+}
+
+Stack make_stack(const Call& call, StandIn how, std::span<const int64_t> symbols) {
+  const ArgReader reader{
+      .tensor = [&](Ref ref) { return make_stand_in(call.types[ref.id], how, symbols); },
+      .opaque = [&](Opaque opaque) { return call.opaque[opaque.index]; },
+      .size = [&](const Size& size) { return size.evaluate(symbols); }};
+  Stack stack;
+  stack.reserve(call.args.size());
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    c10::IValue value = to_ivalue(call.args[i], call.op.arg_types[i], reader);
+    if (how == StandIn::meta && value.isDevice()) value = c10::Device(c10::kMeta);
+    if (how == StandIn::meta && value.isGenerator()) value = c10::IValue();
+    stack.push_back(std::move(value));
+  }
+  return stack;
+}
+
+// The device of the results where the meta kernel can't say: the one asked for, else that of the
+// first tensor with dimensions, else of the first.
+Device result_device(const Call& call) {
+  for (const Arg& arg : call.args)
+    if (arg.is<Device>()) return arg.get<Device>();
+  for (const TensorType& type : call.types)
+    if (type.rank() > 0) return type.device;
+  return call.types.empty() ? Device{} : call.types.front().device;
+}
+
+std::vector<Result> read_results(const Stack& stack, std::optional<Device> device) {
+  const auto describe = [&](const at::Tensor& tensor) {
+    TensorType type = type_of(tensor);
+    if (device) type.device = *device;
+    type.wrapped_number = false;
+    return type;
+  };
+  std::vector<Result> results;
+  for (const c10::IValue& value : stack) {
+    Result result;
+    if (value.isTensor()) {
+      if (value.toTensor().defined()) result.tensor = describe(value.toTensor());
+    } else if (value.isTensorList()) {
+      result.kind = Result::Kind::list;
+      for (const at::Tensor& tensor : value.toTensorVector())
+        result.list.push_back(describe(tensor));
+    } else {
+      result.kind = Result::Kind::literal;
+      result.literal = value;
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+std::vector<Result> run_meta(const Call& call, std::span<const int64_t> symbols) {
+  Stack stack = make_stack(call, StandIn::meta, symbols);
+  call.op.meta->callBoxed(call.op.handle, c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+  return read_results(stack, result_device(call));
+}
+
+// Runs the op for real. Contents that an op rejects (a singular matrix, a zero divisor) say nothing
+// about the user's program, so other contents are tried before the error counts as the user's.
+std::vector<Result> run_probe(const Call& call, std::span<const int64_t> symbols) {
+  std::exception_ptr first;
+  for (StandIn how : {StandIn::zeros, StandIn::ones, StandIn::random}) {
+    try {
+      Stack stack = make_stack(call, how, symbols);
+      call.op.handle.callBoxed(&stack);
+      return read_results(stack, std::nullopt);
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  std::rethrow_exception(first);
+}
+
+std::vector<Result> run_tier(const Call& call, std::span<const int64_t> symbols) {
+  const bool by_meta = call.op.meta != nullptr;
+  count(by_meta ? Counter::shapes_meta : Counter::shapes_probe);
+  if (by_meta) return run_meta(call, symbols);
+  if (log_enabled(Log::shapes)) log(Log::shapes, "probe " + call.op.name.str());
+  return run_probe(call, symbols);
+}
+
+// Gives the flat types of a row their places in the schema's results. Several list results are like
+// the list arguments of the same position (the fused optimizers).
+std::vector<Result> structure(const Call& call, std::vector<std::optional<TensorType>> flat) {
+  const auto& returns = call.op.handle.schema().returns();
+  std::vector<Result> results;
+  size_t next = 0;
+  for (size_t i = 0; i < returns.size(); ++i) {
+    Result result;
+    if (returns[i].type()->kind() == c10::TypeKind::ListType) {
+      result.kind = Result::Kind::list;
+      const size_t length = returns.size() == 1 ? flat.size() : call.args[i].get<ArgList>().size();
+      for (size_t k = 0; k < length; ++k) result.list.push_back(*flat.at(next++));
+    } else {
+      result.tensor = std::move(flat.at(next++));
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+std::optional<std::vector<Result>> ask_row(const Call& call, const SymbolsPtr& symbols) {
+  if (!call.op.row || call.op.literal_results) return std::nullopt;
+  ShapeQuery query(call.args, call.types, *symbols);
+  const Decision decision = call.op.row->shape(query);
+  if (decision) {
+    count(Counter::shapes_row);
+    return structure(call, std::move(query.results));
+  }
+  if (log_enabled(Log::shapes)) log(Log::shapes, call.op.name.str() + ": " + decision.reason());
+  return std::nullopt;
+}
+
+bool is_symbolic(const Call& call) {
+  const auto unknown = [](const Size& size) { return !size.is_known(); };
+  for (const TensorType& type : call.types)
+    if (!all_known(type.sizes) || !all_known(type.strides) || !type.offset.is_known()) return true;
+  bool found = false;
+  for (const Arg& arg : call.args)
+    each_size(arg, [&](const Size& size) { found |= unknown(size); });
+  return found;
+}
+
+}  // namespace
+
+void run_on_stand_ins(const Call& call, const SymbolTable& symbols) {
+  c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
+  run_probe(call, symbols.hints());
+}
+
+std::vector<Result> infer_results(const Call& call, const SymbolsPtr& symbols) {
+  if (auto results = ask_row(call, symbols)) return std::move(*results);
+  c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
+  const std::vector<int64_t> hints = symbols->hints();
+  if (!is_symbolic(call)) return run_tier(call, hints);
+  return derive_results(call, *symbols,
+                        [&](std::span<const int64_t> values) { return run_tier(call, values); });
+}
+
+}  // namespace smelt

@@ -1,0 +1,109 @@
+// Ops along one dimension that keep it: cumulative sums, softmax, sorting.
+#include "ops/families.h"
+#include "ops/layout.h"
+#include "ops/promotion.h"
+
+namespace smelt {
+namespace {
+
+bool has_dim(const ShapeQuery& q, const TensorType& self, size_t dim) {
+  return wrap_dim(q.integer(dim), self.rank()).has_value();
+}
+
+// cumsum, cumprod (self, dim, dtype)
+Decision cumulative(ShapeQuery& q) {
+  const TensorType self = q.tensor(0);
+  const DType widened = takes(kIntegral, self.dtype) ? DType::i64 : self.dtype;
+  const DType dtype = q.dtype(2).value_or(widened);
+  if (!takes(kAll, self.dtype) || !takes(kNumbers | kComplexes, dtype)) return Decision::forbid("no rule for this dtype");
+  if (!has_dim(q, self, 1)) return Decision::forbid("a bad dimension");
+  q.push(fresh(dtype, self.device, self.sizes));
+  return Decision::allow();
+}
+
+Decision logcumsumexp(ShapeQuery& q) {
+  const TensorType self = q.tensor(0);
+  if (!takes(kDifferentiable, self.dtype)) return Decision::forbid("no rule for this dtype");
+  if (!has_dim(q, self, 1)) return Decision::forbid("a bad dimension");
+  q.push(fresh_like(self, self.sizes));
+  return Decision::allow();
+}
+
+Decision cumulative_extreme(ShapeQuery& q) {
+  const TensorType self = q.tensor(0);
+  if (!takes(kNoComplex, self.dtype)) return Decision::forbid("no rule for this dtype");
+  if (!has_dim(q, self, 1)) return Decision::forbid("a bad dimension");
+  q.push(fresh_like(self, self.sizes));
+  q.push(fresh(DType::i64, self.device, self.sizes));
+  return Decision::allow();
+}
+
+// _softmax(self, dim, half_to_float)
+Decision softmax(ShapeQuery& q) {
+  const TensorType self = q.tensor(0);
+  if (!takes(kFloats, self.dtype)) return Decision::forbid("no rule for this dtype");
+  if (!has_dim(q, self, 1)) return Decision::forbid("a bad dimension");
+  const bool widens = q.boolean(2);
+  if (widens && (self.device.is_cpu() || self.dtype != DType::f16)) return Decision::forbid("no such conversion");
+  q.push(fresh(widens ? DType::f32 : self.dtype, self.device, self.sizes));
+  return Decision::allow();
+}
+
+// _softmax_backward_data(grad, output, dim, input_dtype)
+Decision softmax_backward(ShapeQuery& q) {
+  const TensorType grad = q.tensor(0), output = q.tensor(1);
+  if (!takes(kFloats, grad.dtype) || grad.dtype != output.dtype) return Decision::forbid("no rule for these dtypes");
+  if (!equal(q.symbols(), grad.sizes, output.sizes)) return Decision::forbid("grad and output differ in sizes");
+  if (!has_dim(q, grad, 2)) return Decision::forbid("a bad dimension");
+  const DType input = q.dtype(3).value();
+  const bool narrows = !grad.device.is_cpu() && grad.dtype == DType::f32 && input == DType::f16;
+  if (input != grad.dtype && !narrows) return Decision::forbid("no such conversion");
+  q.push(fresh(input, grad.device, grad.sizes));
+  return Decision::allow();
+}
+
+// Values and places in the layout of the input.
+template <size_t dim>
+Decision sort(ShapeQuery& q) {
+  const TensorType self = q.tensor(0);
+  if (!takes(kNoComplex, self.dtype)) return Decision::forbid("no rule for this dtype");
+  if (!has_dim(q, self, dim)) return Decision::forbid("a bad dimension");
+  q.push(preserved(q.symbols(), self));
+  q.push(preserved(q.symbols(), self, DType::i64));
+  return Decision::allow();
+}
+
+Decision topk(ShapeQuery& q) {
+  const TensorType self = q.tensor(0);
+  const std::optional<int> dim = wrap_dim(q.integer(2), self.rank());
+  if (!takes(kNumbers, self.dtype) || !dim) return Decision::forbid("no rule for this dtype or dimension");
+  const Size length = self.rank() == 0 ? Size(1) : self.sizes[*dim];
+  const Size k = q.size_at(1);
+  if (less(q.symbols(), k, 0) || less(q.symbols(), length, k)) return Decision::forbid("k is out of range");
+  Sizes sizes = self.sizes;
+  if (!sizes.empty()) sizes[*dim] = k;
+  q.push(fresh_like(self, sizes));
+  q.push(fresh(DType::i64, self.device, sizes));
+  return Decision::allow();
+}
+
+constexpr OpRow kRows[] = {
+    {"aten::_log_softmax", softmax},
+    {"aten::_log_softmax_backward_data", softmax_backward},
+    {"aten::_softmax", softmax},
+    {"aten::_softmax_backward_data", softmax_backward},
+    {"aten::cummax", cumulative_extreme},
+    {"aten::cummin", cumulative_extreme},
+    {"aten::cumprod", cumulative},
+    {"aten::cumsum", cumulative},
+    {"aten::logcumsumexp", logcumsumexp},
+    {"aten::sort", sort<1>},
+    {"aten::sort.stable", sort<2>},
+    {"aten::topk", topk},
+};
+
+}  // namespace
+
+std::span<const OpRow> scan_rows() { return kRows; }
+
+}  // namespace smelt

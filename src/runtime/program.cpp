@@ -1,0 +1,64 @@
+#include "runtime/program.h"
+
+#include <array>
+
+namespace smelt {
+namespace {
+
+// In the order of smelt::Source, which the runtime does not see.
+constexpr std::array<const char*, 3> kSources = {"argument", "captured", "grad"};
+
+std::string name(Register reg) { return reg < 0 ? "_" : "%" + std::to_string(reg); }
+
+template <class Items, class Print>
+std::string join(const Items& items, Print print) {
+  std::string text;
+  for (const auto& item : items) text += (text.empty() ? "" : ", ") + print(item);
+  return text;
+}
+
+std::string names(const std::vector<Register>& registers) {
+  return join(registers, [](Register reg) { return name(reg); });
+}
+
+// "s0 = input 1, dim 0 (batch, was 8)"
+std::string binding_line(const Program& program, size_t index) {
+  const SymbolBinding& binding = program.bindings[index];
+  const Symbol& symbol = program.symbols.symbols()[index];
+  return "s" + std::to_string(index) + " = input " + std::to_string(binding.input) + ", dim " +
+         std::to_string(binding.dim) + " (" + (symbol.name.empty() ? "" : symbol.name + ", ") +
+         "was " + std::to_string(symbol.hint) + ")";
+}
+
+// "%3, _ = aten::sort(%0, 1, false): f32[2], _  visible  release %0"
+std::string step_line(const Step& step) {
+  std::string line = step.results.empty() ? "" : names(step.results) + " = ";
+  line += step.op + "(" + join(step.args, [](const Arg& arg) { return str(arg); }) + ")";
+  for (size_t i = 0; i < step.results.size(); ++i) {
+    line += (i == 0 ? ": " : ", ") + (step.results[i] < 0 ? "_" : step.types.at(i).str());
+  }
+  if (step.visible) line += "  visible";
+  if (!step.release.empty()) line += "  release " + names(step.release);
+  return line;
+}
+
+}  // namespace
+
+std::string Program::str() const {
+  std::string text = "program, " + std::to_string(registers) + " registers\n";
+  const auto add = [&text](const std::string& line) { text += "  " + line + "\n"; };
+  for (size_t i = 0; i < bindings.size(); ++i) add(binding_line(*this, i));
+  for (const Guard& guard : symbols.guards()) add("guard " + guard.str());
+  for (const ProgramInput& input : inputs) {
+    add(name(input.reg) + " = " + kSources.at(input.source) + " " + std::to_string(input.index) +
+        ": " + input.type.str());
+  }
+  for (const ProgramConstant& constant : constants) {
+    add(name(constant.reg) + " = constant " + constant.digest);
+  }
+  for (const Step& step : steps) add(step_line(step));
+  add("return (" + join(outputs, [](Register reg) { return reg < 0 ? "none" : name(reg); }) + ")");
+  return text;
+}
+
+}  // namespace smelt

@@ -1,0 +1,118 @@
+"""The shape rules against PyTorch: every op that runs under OpInfo's samples, forwards and backwards.
+
+SMELT_SHAPES_ALL=1 takes every sample, otherwise a fixed few of each op.
+"""
+
+import collections
+import itertools
+import os
+import warnings
+
+# oneDNN would use AMX where the processor has it, also where the machine it runs on does not let it.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+import pytest
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.common_utils import noncontiguous_like
+from torch.utils._pytree import tree_leaves, tree_map
+
+from shape_check import ShapeChecker
+
+EVERYTHING = os.environ.get("SMELT_SHAPES_ALL") == "1"
+SAMPLES = None if EVERYTHING else 6
+DTYPES = [torch.float32, torch.int64, torch.bfloat16, torch.complex64, torch.bool]
+# Ops that take long, crash, or read from outside.
+LEFT_OUT = {"empty_quantized"}
+
+
+def samples_of(op, dtype, requires_grad):
+    try:
+        yield from itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=requires_grad), SAMPLES)
+    except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError):
+        return
+
+
+def run_sample(checker, op, sample, backwards):
+    """Runs the op, and the backward of what it returned."""
+    try:
+        with checker:
+            out = op(sample.input, *sample.args, **sample.kwargs)
+            if not backwards:
+                return
+            outs = [o for o in tree_leaves(out) if isinstance(o, torch.Tensor) and o.requires_grad]
+            if outs:
+                torch.autograd.backward(outs, [torch.ones_like(o) for o in outs])
+    except Exception:  # what PyTorch itself refuses is no matter of this test
+        pass
+
+
+def noncontiguous(sample):
+    def one(value):
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+            return noncontiguous_like(value)
+        return value
+
+    return tree_map(one, (sample.input, sample.args, sample.kwargs))
+
+
+def run_op(checker, op, dtype):
+    backwards = op.supports_autograd and dtype in op.backward_dtypes
+    for sample in samples_of(op, dtype, backwards):
+        checker.context = f"{op.name} {dtype}"
+        run_sample(checker, op, sample, backwards)
+    for sample in samples_of(op, dtype, backwards):
+        checker.context = f"{op.name} {dtype} noncontiguous"
+        try:
+            sample.input, sample.args, sample.kwargs = noncontiguous(sample)
+        except (RuntimeError, TypeError):
+            continue
+        run_sample(checker, op, sample, backwards)
+
+
+def run_errors(checker, op):
+    """Samples PyTorch refuses: a rule must not answer for them."""
+    try:
+        inputs = list(op.error_inputs("cpu"))
+    except (RuntimeError, TypeError, AttributeError, NotImplementedError):
+        return
+    for error in inputs:
+        checker.context = f"{op.name} error"
+        run_sample(checker, op, error.sample_input, False)
+
+
+@pytest.fixture(scope="module")
+def checker():
+    torch.manual_seed(0)
+    checker = ShapeChecker()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for op in op_db:
+            if op.name in LEFT_OUT:
+                continue
+            for dtype in DTYPES:
+                if dtype in op.dtypes:
+                    run_op(checker, op, dtype)
+            run_errors(checker, op)
+    print("\n" + checker.report())
+    return checker
+
+
+def first_of_each(messages):
+    """One message per op: the list may be long."""
+    by_op = collections.OrderedDict()
+    for message in messages:
+        by_op.setdefault(message.split()[0], message)
+    return "\n".join(by_op.values())
+
+
+def test_rules_agree_with_pytorch(checker):
+    assert not checker.mismatches, f"{len(checker.mismatches)} mismatches\n" + first_of_each(checker.mismatches)
+
+
+def test_rules_notice_errors(checker):
+    assert not checker.unnoticed, f"{len(checker.unnoticed)} unnoticed\n" + first_of_each(checker.unnoticed)
+
+
+def test_rules_answer_often(checker):
+    assert checker.calls["rule"] > 0.9 * sum(checker.calls.values())

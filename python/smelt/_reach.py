@@ -4,64 +4,84 @@ import types
 
 import torch
 
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type, types.ModuleType, types.BuiltinFunctionType)
+
 
 class Reach:
-    """Walks functions (closures, the globals they name), methods, modules, optimizers and containers."""
+    """Walks functions (closures, the globals they name), methods, modules, optimizers, containers, and the attributes
+    of objects that are not PyTorch's own."""
 
     def __init__(self):
         self.tensors = {}
         self.generators = {}
         self._seen = set()
+        self._alive = []  # what is in _seen by id must stay
+        self._waiting = []
 
     def walk(self, value):
-        if id(value) in self._seen:
-            return
-        self._seen.add(id(value))
+        self._waiting.append(value)
+        while self._waiting:
+            value = self._waiting.pop()
+            if isinstance(value, _PLAIN) or id(value) in self._seen:
+                continue
+            self._seen.add(id(value))
+            self._alive.append(value)
+            self._visit(value)
+
+    def _visit(self, value):
         if isinstance(value, torch.Tensor):
             self.tensors[id(value)] = value
         elif isinstance(value, torch.Generator):
             self.generators[id(value)] = value
         elif isinstance(value, torch.nn.Module):
-            self._walk_module(value)
+            self._visit_module(value)
         elif isinstance(value, torch.optim.Optimizer):
-            self._walk_optimizer(value)
+            self._add([*value.param_groups, dict(value.state)])
         elif isinstance(value, types.MethodType):
-            self.walk(value.__self__)
-            self.walk(value.__func__)
+            self._add((value.__self__, value.__func__))
         elif isinstance(value, types.FunctionType):
-            self._walk_function(value)
+            self._visit_function(value)
         elif isinstance(value, functools.partial):
-            self.walk((value.func, value.args, value.keywords))
+            self._add((value.func, value.args, value.keywords))
         elif isinstance(value, dict):
-            for item in value.values():
-                self.walk(item)
+            self._add(value.values())
         elif isinstance(value, (list, tuple, set, frozenset)):
-            for item in value:
-                self.walk(item)
+            self._add(value)
+        elif not _is_torchs(type(value)):
+            self._add(getattr(value, '__dict__', {}).values())
 
-    def _walk_module(self, module):
+    def _add(self, values):
+        # The last one added is visited first: reversed, so that tensors are found in the order they are written in.
+        self._waiting.extend(reversed([value for value in values if not isinstance(value, _PLAIN)]))
+
+    def _visit_module(self, module):
+        found = []
         for part in module.modules():
             self._seen.add(id(part))
-            for tensor in [*part._parameters.values(), *part._buffers.values()]:
-                if tensor is not None:
-                    self.walk(tensor)
+            found += [*part._parameters.values(), *part._buffers.values()]
+        self._add(found)
 
-    def _walk_optimizer(self, optimizer):
-        for group in optimizer.param_groups:
-            self.walk(group)
-        self.walk(dict(optimizer.state))
-
-    def _walk_function(self, function):
-        if function.__module__ and function.__module__.split('.')[0] == 'torch':
+    def _visit_function(self, function):
+        if _is_torchs(function):
             return
+        found = []
         for cell in function.__closure__ or ():
             try:
-                self.walk(cell.cell_contents)
+                found.append(cell.cell_contents)
             except ValueError:  # not filled yet
                 pass
-        self.walk(function.__defaults__ or ())
-        for name in function.__code__.co_names:
-            value = function.__globals__.get(name)
-            if isinstance(value, (torch.Tensor, torch.Generator, torch.nn.Module, torch.optim.Optimizer,
-                                  types.FunctionType, functools.partial)):
-                self.walk(value)
+        found.append(function.__defaults__ or ())
+        found += [function.__globals__.get(name) for name in _names(function.__code__)]
+        self._add(found)
+
+
+def _names(code):
+    """The globals (and attributes) that a function's code names, the functions defined in it included."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+def _is_torchs(thing):
+    return (getattr(thing, '__module__', None) or '').split('.')[0] == 'torch'

@@ -1,4 +1,5 @@
 """smelt.record: a function's tensor program, written down and run again."""
+import dataclasses
 import os
 import sys
 
@@ -119,6 +120,8 @@ def _check_structure(recorded, given):
             for key in recorded:
                 _check_structure(recorded[key], given[key])
             return
+        if dataclasses.is_dataclass(recorded) and not isinstance(recorded, type):
+            return _check_structure(vars(recorded), vars(given))
         if recorded is given or not isinstance(recorded, (list, tuple, dict)) and recorded == given:
             return
     raise Error(f'run() got {_shown(given)} where the graph was recorded with {_shown(recorded)}; record it again')

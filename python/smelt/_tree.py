@@ -22,7 +22,7 @@ def flatten(value, tensors):
         return _Leaf(len(tensors) - 1)
     if _is_namedtuple(value):
         return type(value)(*(flatten(v, tensors) for v in value))
-    if type(value) in (list, tuple, set, frozenset):
+    if type(value) in (list, tuple):
         return type(value)(flatten(v, tensors) for v in value)
     if type(value).__module__.startswith('torch.return_types'):
         return type(value)([flatten(v, tensors) for v in value])
@@ -43,7 +43,7 @@ def unflatten(structure, tensors):
         return tensors[structure.index]
     if _is_namedtuple(structure):
         return type(structure)(*(unflatten(v, tensors) for v in structure))
-    if type(structure) in (list, tuple, set, frozenset):
+    if type(structure) in (list, tuple):
         return type(structure)(unflatten(v, tensors) for v in structure)
     if type(structure).__module__.startswith('torch.return_types'):
         return type(structure)([unflatten(v, tensors) for v in structure])

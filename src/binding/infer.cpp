@@ -1,7 +1,7 @@
 // smelt._native.infer_types: what the shape rules say about a call, for tests.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include "capture/dispatch/convert.h"
 #include "graph/op_name.h"
@@ -15,11 +15,13 @@ namespace py = pybind11;
 c10::OperatorHandle find_op(const std::string& name) {
   const size_t dot = name.find('.');
   const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name.substr(0, dot).c_str(), overload.c_str());
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.substr(0, dot).c_str(),
+                                                        overload.c_str());
 }
 
 bool can_describe(const at::Tensor& tensor) {
-  return tensor.layout() == c10::kStrided && to_dtype(tensor.scalar_type()) && !tensor.is_quantized();
+  return tensor.layout() == c10::kStrided && to_dtype(tensor.scalar_type()) &&
+         !tensor.is_quantized();
 }
 
 py::object describe(const std::optional<TensorType>& type) {
@@ -29,18 +31,18 @@ py::object describe(const std::optional<TensorType>& type) {
     for (const Size& size : sizes) list.append(size.known());
     return py::tuple(list);
   };
-  return py::make_tuple(name_of(type->dtype), numbers(type->sizes), numbers(type->strides), type->offset.known(),
-                        type->device.str(), type->conj, type->neg);
+  return py::make_tuple(name_of(type->dtype), numbers(type->sizes), numbers(type->strides),
+                        type->offset.known(), type->device.str(), type->conj, type->neg);
 }
 
-// A list with one (dtype, sizes, strides, offset, device, conj, neg) or None per result; a string where the row
-// cannot tell or there is none.
+// A list with one (dtype, sizes, strides, offset, device, conj, neg) or None per result; a string
+// where the row cannot tell or there is none.
 py::object infer_types(const std::string& name, const py::args& args, const py::kwargs& kwargs) {
   const OpRow* row = find_row(OpName(name));
   if (row == nullptr) return py::str("no row for " + name);
   const c10::OperatorHandle op = find_op(name);
-  const torch::jit::Stack stack =
-      torch::jit::createStackForSchema(op.schema(), torch::jit::tuple_slice(args), kwargs, std::nullopt);
+  const torch::jit::Stack stack = torch::jit::createStackForSchema(
+      op.schema(), torch::jit::tuple_slice(args), kwargs, std::nullopt);
 
   std::vector<TensorType> types;
   bool described = true;

@@ -1,6 +1,6 @@
 // smelt._native: what the Python package smelt is made of.
 #include <pybind11/pybind11.h>
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include "base/counters.h"
 #include "base/error.h"

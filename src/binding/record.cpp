@@ -1,7 +1,7 @@
 // smelt.record for Python: the function runs once, under a recorder, on the user's own objects.
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/autograd/python_variable.h>
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <chrono>
 #include <mutex>
@@ -90,7 +90,9 @@ RecordedGraph record_python(const py::function& call, const py::sequence& argume
     recorded = recorder->finish(outputs);
   } catch (py::error_already_set& error) {
     if (!recorder->refusal()) throw;  // what eager raises
-    throw RecordError(*recorder->refusal());
+    const py::object type = py::module_::import("smelt._native").attr("RecordError");
+    py::raise_from(error, type.ptr(), recorder->refusal()->c_str());
+    throw py::error_already_set();
   }
   swapped.restore();
   count(Counter::record_ns, (std::chrono::steady_clock::now() - start).count());

@@ -1,4 +1,5 @@
 // The public C++ interface (include/smelt/smelt.h).
+#include <torch/csrc/autograd/variable.h>
 #include <torch/version.h>
 
 #include <chrono>
@@ -9,6 +10,8 @@
 #include "graph/effects.h"
 
 namespace smelt {
+
+namespace impl = torch::autograd::impl;
 
 RecordedGraph::RecordedGraph(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
@@ -28,28 +31,49 @@ size_t RecordedGraph::size() const {
 
 namespace {
 
-// Code in C++ holds tensors by handle, so nothing can stand behind the user's own t.grad() while
-// the function runs; a function that changes it by hand is noticed here.
-void check_grads_untouched(const std::vector<std::pair<at::Tensor, at::Tensor>>& before,
-                           Recorder& recorder) {
-  for (const auto& [real, grad] : before)
-    if (!real.grad().is_same(grad))
-      recorder.refuse(
-          "the function sets .grad() of a tensor from outside; use backward() or autograd::grad() "
-          "and "
-          "change gradients after the run");
-}
+// The leaves a function in C++ reaches by itself. It holds them by handle, so nothing can stand
+// behind them as a twin stands behind an object in Python. For autograd both become one while the
+// function runs: the real tensor is found at the accumulation node of its twin, so that grad() and
+// backward() go there. What the function would see in t.grad() can't be arranged; a change of it by
+// hand is noticed.
+class OutsideLeaves {
+ public:
+  void add(const at::Tensor& real, const at::Tensor& twin) {
+    if (!real.is_leaf() || !real.requires_grad()) return;
+    leaves_.push_back(
+        {real, real.grad(), impl::try_get_grad_accumulator(real), impl::grad_accumulator(twin)});
+    impl::set_grad_accumulator(real, leaves_.back().joined);
+  }
+  void check_grads_untouched(Recorder& recorder) const {
+    for (const Leaf& leaf : leaves_)
+      if (!leaf.real.grad().is_same(leaf.grad))
+        recorder.refuse(
+            "the function sets .grad() of a tensor from outside; use backward() or "
+            "autograd::grad() and change "
+            "gradients after the run");
+  }
+  ~OutsideLeaves() {
+    for (const Leaf& leaf : leaves_) impl::set_grad_accumulator(leaf.real, leaf.own);
+  }
+
+ private:
+  struct Leaf {
+    at::Tensor real;
+    at::Tensor grad;
+    std::shared_ptr<torch::autograd::Node> own;  // its accumulation node before, if it had one
+    std::shared_ptr<torch::autograd::Node> joined;
+  };
+  std::vector<Leaf> leaves_;
+};
 
 }  // namespace
 
 RecordedGraph record(const Function& function, const std::vector<at::Tensor>& arguments,
                      const DynamicShapes& dynamic_shapes) {
   const auto start = std::chrono::steady_clock::now();
-  std::vector<std::pair<at::Tensor, at::Tensor>> grads;
+  OutsideLeaves leaves;
   RecorderOptions options;
-  options.on_lift = [&](const at::Tensor& real, const at::Tensor&) {
-    if (real.is_leaf() && real.requires_grad()) grads.emplace_back(real, real.grad());
-  };
+  options.on_lift = [&](const at::Tensor& real, const at::Tensor& twin) { leaves.add(real, twin); };
   auto recorder = std::make_shared<Recorder>(std::move(options));
   Recorded recorded;
   {
@@ -59,7 +83,7 @@ RecordedGraph record(const Function& function, const std::vector<at::Tensor>& ar
       twins.push_back(recorder->add_argument(
           arguments[i], i < dynamic_shapes.size() ? dynamic_shapes[i] : DynamicDims()));
     const std::vector<at::Tensor> outputs = function(twins);
-    check_grads_untouched(grads, *recorder);
+    leaves.check_grads_untouched(*recorder);
     recorded = recorder->finish(outputs);
   }
   count(Counter::record_ns, (std::chrono::steady_clock::now() - start).count());

@@ -1,6 +1,6 @@
 // Executes the steps of a linked program with PyTorch's own kernels.
-#include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -77,7 +77,7 @@ class AtenMachine final : public Machine {
     } else {
       step.op->callBoxed(&stack_);
     }
-    store_results(plain);
+    store_results(plain, step.checked);
   }
 
   void mutate(const LinkedStep& step, size_t index) {
@@ -86,13 +86,14 @@ class AtenMachine final : public Machine {
     for (size_t position : step.mutated) changed.push_back(stack_[position].toTensor());
     step.op->callBoxed(&stack_);
     for (at::Tensor& tensor : changed) stack_.emplace_back(std::move(tensor));
-    store_results(linked_.program().steps[index]);
+    store_results(linked_.program().steps[index], false);
   }
 
-  void store_results(const Step& plain) {
+  void store_results(const Step& plain, bool checked) {
     size_t next = 0;
     const auto store = [&](at::Tensor tensor) {
-      if (LinkedProgram::check_types && tensor.defined()) check_type(plain, next, tensor);
+      if ((checked || LinkedProgram::check_types) && tensor.defined())
+        check_type(plain, next, tensor, checked);
       const Register reg = plain.results[next++];
       if (reg >= 0) registers_[reg] = std::move(tensor);
     };
@@ -105,19 +106,24 @@ class AtenMachine final : public Machine {
     stack_.clear();
   }
 
-  void check_type(const Step& plain, size_t result, const at::Tensor& tensor) const {
+  void check_type(const Step& plain, size_t result, const at::Tensor& tensor, bool custom) const {
     const TensorType& expected = plain.types[result];
     const TensorType actual = type_of(tensor);
     const auto same = [&](const Sizes& a, const Sizes& b) {
+      if (a.size() != b.size()) return false;
       for (size_t i = 0; i < a.size(); ++i)
         if (a[i].evaluate(symbols_) != b[i].known()) return false;
-      return a.size() == b.size();
+      return true;
     };
-    SMELT_CHECK(
-        expected.dtype == actual.dtype && same(expected.sizes, actual.sizes) &&
-            same(expected.strides, actual.strides) && expected.device.type == actual.device.type &&
-            expected.conj == actual.conj && expected.neg == actual.neg,
-        plain.op + " was recorded with result " + expected.str() + " and gave " + actual.str());
+    if (expected.dtype == actual.dtype && same(expected.sizes, actual.sizes) &&
+        same(expected.strides, actual.strides) && expected.device.type == actual.device.type &&
+        expected.conj == actual.conj && expected.neg == actual.neg)
+      return;
+    const std::string what =
+        plain.op + " was recorded with result " + expected.str() + " and gave " + actual.str();
+    if (custom)
+      throw Error(what + ": the shape depends on tensor contents, so that a graph can't hold it");
+    SMELT_CHECK(false, what);
   }
 
   // Effects are what the caller sees: with autograd's bookkeeping of versions, without recording
@@ -134,6 +140,13 @@ class AtenMachine final : public Machine {
         break;
       case LinkedStep::Kind::set_grad: target(0).mutable_grad() = target(1); break;
       case LinkedStep::Kind::clear_grad: target(0).mutable_grad() = at::Tensor(); break;
+      case LinkedStep::Kind::expect_no_grad:
+        if (target(0).grad().defined())
+          throw Error(
+              "the function was recorded while .grad of a tensor was None and adds to it; now "
+              "there is a "
+              "gradient. Clear it before run(), or record again with gradients in place");
+        break;
       case LinkedStep::Kind::save_rng: {
         at::Generator generator = step.generator.toGenerator();
         std::lock_guard lock(generator.mutex());

@@ -1,6 +1,6 @@
 // Programs linked: names looked up, literals converted, the places of tensors noted.
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstdlib>
 
@@ -44,6 +44,7 @@ void link_call(LinkedStep& step, std::span<const Arg> args, const std::string& n
                const std::vector<c10::IValue>& opaque) {
   step.op = find_op(name);
   const OpInfo& op = op_info(*step.op);
+  step.checked = op.is_custom;
   const ArgReader reader{.tensor = [](Ref) { return at::Tensor(); },
                          .opaque = [&](Opaque index) { return opaque[index.index]; },
                          .size = [](const Size& size) { return size.as_known().value_or(0); }};
@@ -77,6 +78,8 @@ LinkedStep link_step(const Step& step, const std::vector<c10::IValue>& opaque) {
     effect(Kind::write);
   else if (name == effects::kSetGrad)
     effect(Kind::set_grad);
+  else if (name == effects::kExpectNoGrad)
+    effect(Kind::expect_no_grad);
   else if (name == effects::kClearGrad)
     effect(Kind::clear_grad);
   else if (name == effects::kSaveRng)

@@ -15,7 +15,16 @@ namespace smelt {
 
 // One step, prepared: what does not change from run to run is converted once.
 struct LinkedStep {
-  enum class Kind : uint8_t { call, mutator, write, set_grad, clear_grad, save_rng, restore_rng };
+  enum class Kind : uint8_t {
+    call,
+    mutator,
+    write,
+    set_grad,
+    clear_grad,
+    expect_no_grad,
+    save_rng,
+    restore_rng
+  };
 
   // Where tensors go: args[arg], or its elements for a list; -1 is no tensor.
   struct Slot {
@@ -32,7 +41,9 @@ struct LinkedStep {
   std::vector<size_t> symbolic;   // arguments to convert anew with the run's sizes
   std::vector<Register> targets;  // of the effect steps: registers of their tensor arguments
   std::vector<size_t> mutated;    // of a mutator: positions of the arguments it changes
-  c10::IValue generator;          // of the rng steps
+  // The op is not PyTorch's own: nothing says whether its result shapes depend on contents.
+  bool checked = false;
+  c10::IValue generator;  // of the rng steps
 };
 
 class LinkedProgram {

@@ -13,10 +13,13 @@ inline const OpName kWrite("smelt::write");
 inline const OpName kSetGrad("smelt::set_grad");
 // clear_grad(%input): the input's .grad becomes None.
 inline const OpName kClearGrad("smelt::clear_grad");
+// expect_no_grad(%input): the program was written down while the input's .grad was None and adds to
+// it; an error if there is one now.
+inline const OpName kExpectNoGrad("smelt::expect_no_grad");
 // save_rng(device) -> %state: the state of the device's default generator, a u8 tensor.
 // Traits: random.
 inline const OpName kSaveRng("smelt::save_rng");
-// restore_rng(device, %state): puts it back. Traits: effect, random.
+// restore_rng(generator, %state): puts it back. Traits: effect, random.
 inline const OpName kRestoreRng("smelt::restore_rng");
 // mutating ops that say nothing of it in their schema (cudnn_batch_norm) are written down as
 // "<op>!": arguments listed in a leading int list are fresh copies that the op changes, and the

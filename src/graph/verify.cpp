@@ -136,6 +136,11 @@ class Verifier {
           "the first argument has to be an input or what a write to one gave");
   }
 
+  void check_generator(const Node& node) const {
+    check(node.args[0].is<Device>() || node.args[0].is<Opaque>(),
+          "the first argument has to be a device or a generator");
+  }
+
   void verify_effect(const Node& node) {
     if (node.op == effects::kWrite) {
       check_form(node, 2, 1, {.effect = true, .view = true});
@@ -146,15 +151,15 @@ class Verifier {
       check_form(node, 2, 0, {.effect = true});
       check_target(node);
       tensor_at(node, 1);
-    } else if (node.op == effects::kClearGrad) {
+    } else if (node.op == effects::kClearGrad || node.op == effects::kExpectNoGrad) {
       check_form(node, 1, 0, {.effect = true});
       check_target(node);
     } else if (node.op == effects::kSaveRng) {
       check_form(node, 1, 1, {.random = true});
-      check(node.args[0].is<Device>(), "the argument has to be a device");
+      check_generator(node);
     } else if (node.op == effects::kRestoreRng) {
       check_form(node, 2, 0, {.effect = true, .random = true});
-      check(node.args[0].is<Device>(), "the first argument has to be a device");
+      check_generator(node);
       tensor_at(node, 1);
     }
   }

@@ -11,6 +11,7 @@ std::span<const OpRow> pointwise_rows();
 std::span<const OpRow> activation_rows();
 std::span<const OpRow> copy_rows();
 std::span<const OpRow> loss_rows();
+std::span<const OpRow> class_loss_rows();
 std::span<const OpRow> foreach_rows();
 std::span<const OpRow> reduce_rows();
 std::span<const OpRow> scan_rows();
@@ -24,6 +25,7 @@ std::span<const OpRow> conv_rows();
 std::span<const OpRow> pool_rows();
 std::span<const OpRow> upsample_rows();
 std::span<const OpRow> index_rows();
+std::span<const OpRow> embedding_bag_rows();
 std::span<const OpRow> arrange_rows();
 std::span<const OpRow> factory_rows();
 

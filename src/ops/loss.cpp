@@ -8,9 +8,13 @@ namespace {
 
 constexpr int64_t kNoReduction = 0;
 
+// 0 is none, 1 is mean, 2 is sum.
+bool is_reduction(const ShapeQuery& q, size_t arg) { return q.integer(arg) >= 0 && q.integer(arg) <= 2; }
+
 // The loss computed elementwise, then reduced to a scalar unless `reduction` is none.
 template <size_t reduction>
 Decision iterated_loss(ShapeQuery& q) {
+  if (!is_reduction(q, reduction)) return Decision::forbid("no such reduction");
   if (Decision made = binary<promotes(kFloats)>(q); !made) return made;
   if (q.integer(reduction) != kNoReduction) q.results[0] = fresh_like(*q.results[0], {});
   return Decision::allow();
@@ -34,6 +38,7 @@ Decision check_alike(const ShapeQuery& q, const TensorType& input, std::initiali
 template <size_t reduction>
 Decision loss_like_input(ShapeQuery& q) {
   const TensorType input = q.tensor(0);
+  if (!is_reduction(q, reduction)) return Decision::forbid("no such reduction");
   if (Decision alike = check_alike(q, input, {1}); !alike) return alike;
   if (reduction == 3 && !q.is_none(2)) {
     if (Decision alike = check_alike(q, input, {2}); !alike) return alike;
@@ -75,7 +80,7 @@ Decision cross_entropy_gradient(ShapeQuery& q) {
   return Decision::allow();
 }
 
-// binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction): (1 - target) * input - ...
+// binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction): computed in a copy of the target
 Decision cross_entropy_with_logits(ShapeQuery& q) {
   const TensorType input = q.tensor(0), target = q.tensor(1);
   if (Decision alike = check_alike(q, input, {1}); !alike) return alike;
@@ -87,13 +92,8 @@ Decision cross_entropy_with_logits(ShapeQuery& q) {
       return Decision::forbid("a weight differs in dtype or device, or does not broadcast");
     }
   }
-  if (q.integer(4) != kNoReduction) {
-    q.push(fresh_like(input, {}));
-    return Decision::allow();
-  }
-  Iterated it{{target}, {}};
-  if (Decision made = iterate(q, {.takes = kFloats}, it); !made) return made;
-  q.push(std::move(it.result));
+  if (!is_reduction(q, 4)) return Decision::forbid("no such reduction");
+  q.push(q.integer(4) == kNoReduction ? preserved(q.symbols(), target) : fresh_like(input, {}));
   return Decision::allow();
 }
 

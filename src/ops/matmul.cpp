@@ -101,6 +101,7 @@ Decision dot(ShapeQuery& q) {
   const TensorType a = q.tensor(0), b = q.tensor(1);
   const bool multiplies = a.rank() == 1 && b.rank() == 1 && equal(q.symbols(), a.sizes[0], b.sizes[0]);
   if (!multiplies) return Decision::forbid("the vectors do not fit");
+  if (a.conj || b.conj || a.neg || b.neg) return Decision::forbid("the result may be lazily conjugate");
   if (Decision fit = check_factors({&a, &b}); !fit) return fit;
   return push_product(q, a, {});
 }

@@ -85,6 +85,7 @@ Decision layer_norm_backward(ShapeQuery& q) {
   if (!dtype || !sizes || grad.dtype != input.dtype || !equal(q.symbols(), grad.sizes, input.sizes)) {
     return Decision::forbid("dtypes or sizes do not fit");
   }
+  if (q.tensor(3).dtype != *dtype || q.tensor(4).dtype != *dtype) return Decision::forbid("other statistics");
   if (Decision made = push_gradient(q, is_wanted(q, 7, 0), 1); !made) return made;
   if (Decision made = push_gradient(q, is_wanted(q, 7, 1), 5); !made) return made;
   return push_gradient(q, is_wanted(q, 7, 2), 6);

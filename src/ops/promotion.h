@@ -10,7 +10,7 @@
 
 namespace smelt {
 
-// What torch.get_default_dtype() is taken to be; the recorder refuses programs that change it.
+// What torch.get_default_dtype() is taken to be; the recorder asks no row while it is another.
 inline constexpr DType kDefaultFloat = DType::f32;
 inline constexpr DType kDefaultComplex = DType::c64;
 

@@ -10,6 +10,7 @@ namespace {
 // The reduced dimensions as a mask over those of `self`; nothing where torch refuses.
 std::optional<std::vector<bool>> reduced_dims(const ShapeQuery& q, const TensorType& self, size_t dims,
                                               bool empty_is_none) {
+  if (self.rank() > 64) return std::nullopt;
   std::vector<bool> mask(std::max(self.rank(), 1));
   const std::vector<int64_t> listed = q.is_none(dims) ? std::vector<int64_t>() : q.integers(dims);
   if (q.is_none(dims) || (listed.empty() && !empty_is_none)) {

@@ -35,6 +35,7 @@ VALUE_ERRORS = (
     "should be between 0 and 1",
     "ZeroDivisionError",
     "for storage of size",
+    "Number of elements of source",
 )
 
 
@@ -71,6 +72,14 @@ def flatten(func, out):
     for value in out:
         flat.extend(value if isinstance(value, (list, tuple)) else [value])
     return [value for value in flat if value is None or isinstance(value, torch.Tensor)]
+
+
+def first_of_each(messages):
+    """One message per op: the list may be long."""
+    by_op = {}
+    for message in messages:
+        by_op.setdefault(message.split()[0], message)
+    return "\n".join(by_op.values())
 
 
 class ShapeChecker(TorchDispatchMode):

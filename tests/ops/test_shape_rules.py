@@ -3,7 +3,6 @@
 SMELT_SHAPES_ALL=1 takes every sample, otherwise a fixed few of each op.
 """
 
-import collections
 import itertools
 import os
 import warnings
@@ -17,7 +16,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_utils import noncontiguous_like
 from torch.utils._pytree import tree_leaves, tree_map
 
-from shape_check import ShapeChecker
+from shape_check import ShapeChecker, first_of_each
 
 EVERYTHING = os.environ.get("SMELT_SHAPES_ALL") == "1"
 SAMPLES = None if EVERYTHING else 6
@@ -96,14 +95,6 @@ def checker():
             run_errors(checker, op)
     print("\n" + checker.report())
     return checker
-
-
-def first_of_each(messages):
-    """One message per op: the list may be long."""
-    by_op = collections.OrderedDict()
-    for message in messages:
-        by_op.setdefault(message.split()[0], message)
-    return "\n".join(by_op.values())
 
 
 def test_rules_agree_with_pytorch(checker):

@@ -1,7 +1,7 @@
 #include "capture/dispatch/convert.h"
 
-#include <ATen/ATen.h>
 #include <ATen/ScalarOps.h>
+#include <ATen/core/Tensor.h>
 
 #include "base/error.h"
 #include "capture/dispatch/size_node.h"
@@ -216,7 +216,10 @@ c10::IValue list_to_ivalue(const ArgList& list, const c10::TypePtr& element,
 }  // namespace
 
 c10::IValue to_ivalue(const Arg& arg, const c10::TypePtr& declared, const ArgReader& reader) {
-  if (arg.is_none()) return {};
+  // An undefined tensor where the op takes no None.
+  if (arg.is_none())
+    return declared->kind() == c10::TypeKind::TensorType ? c10::IValue(at::Tensor())
+                                                         : c10::IValue();
   const c10::TypePtr type = strip_optional(declared);
   const c10::TypeKind kind = type->kind();
   if (arg.is<Ref>()) return reader.tensor(arg.get<Ref>());

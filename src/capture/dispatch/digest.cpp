@@ -1,6 +1,6 @@
 #include "capture/dispatch/digest.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include <atomic>
 #include <cstdio>

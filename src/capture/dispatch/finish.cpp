@@ -10,9 +10,9 @@
 //
 // Effects stand last, in one order: writes, then gradients, then views of written inputs. So every
 // value is computed from the inputs as they were, and nothing is changed if an op fails before.
-#include <ATen/ATen.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "base/counters.h"
@@ -78,6 +78,7 @@ class Finisher {
       Output output;
       if (returned.defined()) {
         at::Tensor tensor = returned;
+        if (as_recording(tensor)) tensor = recorder_.wrapper_of(tensor);
         if (!recording_inside(tensor)) tensor = recorder_.twin_of(tensor);  // returned untouched
         if (!at::functionalization::impl::isFunctionalTensor(tensor))
           recorder_.refuse(
@@ -207,11 +208,30 @@ class Finisher {
     for (const Grad& grad : grads_) {
       const Arg target(Ref{after_[grad.input]});
       const ValueId value = grad.same_as >= 0 ? after_[grad.same_as] : grad.value;
-      if (value < 0)
-        graph_.add_node(effects::kClearGrad, {target}, {}, Traits{.effect = true});
-      else
+      if (value >= 0)
         graph_.add_node(effects::kSetGrad, {target, Arg(Ref{value})}, {}, Traits{.effect = true});
+      else
+        graph_.add_node(effects::kClearGrad, {target}, {}, Traits{.effect = true});
     }
+  }
+
+  // What holds of gradients at the start. One that is replaced without being read goes first, as
+  // zero_grad() did, so that its memory is free. Where there was none, the function may have added
+  // to it: the graph holds for none only.
+  void emit_prologue(const std::vector<bool>& used) {
+    std::vector<Node> prologue;
+    for (const Grad& grad : grads_) {
+      const at::Tensor& before = recorder_.inputs_[grad.input].twin_grad;
+      const Arg target(Ref{graph_.inputs[grad.input].value});
+      if (before.defined()) {
+        const int32_t old = recorder_.input_of_twin_.at(before.unsafeGetTensorImpl());
+        if (used[graph_.inputs[old].value]) continue;
+        prologue.push_back({effects::kClearGrad, {target}, {}, Traits{.effect = true}});
+      } else {
+        prologue.push_back({effects::kExpectNoGrad, {target}, {}, Traits{.effect = true}});
+      }
+    }
+    graph_.nodes.insert(graph_.nodes.begin(), prologue.begin(), prologue.end());
   }
 
   // The chain of views from `root` to `value`, made again on another root.
@@ -258,7 +278,8 @@ class Finisher {
   // Parameters that were only looked at, gradients that were replaced: not needed to run. Arguments
   // stay.
   void drop_unused_inputs() {
-    std::vector<bool> used = needed_values();
+    const std::vector<bool> used = needed_values();
+    emit_prologue(used);
     const size_t count = graph_.inputs.size();
     std::vector<bool> keep(count);
     for (size_t i = 0; i < count; ++i)

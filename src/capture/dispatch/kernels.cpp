@@ -14,8 +14,8 @@
 // recording_keys() excluded; an op that can't be handled calls Recorder::refuse, which also makes
 // every later op of the region throw, so that code which swallows the exception can't produce a
 // wrong graph.
-#include <ATen/ATen.h>
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/variable.h>
@@ -66,7 +66,11 @@ Arguments take_arguments(Recorder* recorder, Stack* stack, size_t first) {
       seen.any_tensor = true;
       at::Tensor real = tensor;
       if (RecordingTensor* twin = recording_inside(tensor)) {
-        if (recorder && twin->recording() == recorder->id()) return tensor;
+        if (recorder && twin->recording() == recorder->id()) {
+          if (!as_recording(tensor)) return tensor;
+          seen.replaced = true;
+          return recorder->wrapper_of(tensor);
+        }
         real = Recorder::real_of_twin(tensor);  // another thread is recording with this tensor
         if (!real.defined())
           throw Error(
@@ -75,7 +79,7 @@ Arguments take_arguments(Recorder* recorder, Stack* stack, size_t first) {
               "has no contents. Return it from the recorded function instead of storing it");
         seen.replaced = true;
       }
-      if (!recorder || !needs_twin(real)) return real;
+      if (!recorder || !needs_twin(real) || recorder->is_rng_state(real)) return real;
       seen.replaced = true;
       return recorder->twin_of(real);
     });
@@ -163,8 +167,17 @@ bool functionalize_fused(const OpInfo& op, Stack* stack, size_t first) {
   return true;
 }
 
+void refuse_storage(Recorder& recorder, const OpInfo& op, const Stack& stack, size_t first) {
+  for (size_t i = first; i < stack.size(); ++i)
+    if (stack[i].isStorage())
+      recorder.refuse(
+          op.name.str() +
+          " takes a tensor's memory as such, which a recording tensor does not have. cuDNN's "
+          "LSTM and GRU do so: record those under torch.backends.cudnn.flags(enabled=False)");
+}
+
 void refuse_foreign_mutation(Recorder& recorder, const OpInfo& op) {
-  if (!op.is_mutable || op.name.str().rfind("aten::", 0) == 0) return;
+  if (!op.is_mutable || !op.is_custom) return;
   recorder.refuse("the custom op " + op.name.str() +
                   " changes its arguments in place; give it a functional form to have it recorded");
 }
@@ -208,6 +221,7 @@ void top_kernel(const c10::OperatorHandle& handle, DispatchKeySet keys, Stack* s
   }
   if (!arguments.any_tensor && record_factory(*recorder, op, keys, stack, first)) return;
   refuse_foreign_mutation(*recorder, op);
+  if (op.is_mutable) refuse_storage(*recorder, op, *stack, first);
   if (reroute_batch_norm(op, stack, first) || functionalize_fused(op, stack, first)) return;
   if (arguments.replaced)
     handle.callBoxed(stack);

@@ -1,6 +1,7 @@
 // How real tensors enter a recording: each gets one twin, an input of the graph.
-#include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -107,6 +108,9 @@ at::Tensor Recorder::twin_of(const at::Tensor& real) {
 at::Tensor Recorder::lift(const at::Tensor& real, Source source, int32_t index,
                           const DynamicDims& dynamic) {
   if (const Decision decision = can_lift(real); !decision) refuse(decision.reason());
+  if (const at::Generator& own = at::globalContext().defaultGenerator(real.device());
+      !rng_.tracks(own))
+    rng_.enter(*this, own);
   const ValueId value =
       graph_.add_input(input_type(real, dynamic), source, index, real.requires_grad());
   const int32_t input = static_cast<int32_t>(inputs_.size());

@@ -38,6 +38,10 @@ Traits traits_of(const c10::OperatorHandle& handle, const std::string& name) {
   return traits;
 }
 
+// Indices give a shape of their own; a mask (a u8 one too) gives as many elements as it is true
+// for.
+bool depends_on_masks_only(const std::string& name) { return name == "aten::index.Tensor"; }
+
 bool returns_literal(const c10::FunctionSchema& schema) {
   return std::any_of(schema.returns().begin(), schema.returns().end(),
                      [](const c10::Argument& result) {
@@ -55,11 +59,13 @@ OpInfo make_info(const c10::OperatorHandle& handle) {
   info.traits = traits_of(handle, full);
   info.row = find_row(info.name);
   info.meta = find_meta_kernel(full);
+  info.is_custom = full.rfind("aten::", 0) != 0;
   info.is_mutable = schema.is_mutable();
   info.is_factory = handle.hasKernelForDispatchKey(c10::DispatchKey::BackendSelect);
   info.is_composite = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   info.data_dependent =
       handle.hasTag(at::Tag::dynamic_output_shape) || handle.hasTag(at::Tag::data_dependent_output);
+  info.masks_only = depends_on_masks_only(full);
   info.literal_results = returns_literal(schema);
   for (const c10::Argument& argument : schema.arguments()) {
     if (argument.name() == "dropout_p") info.dropout_arg = static_cast<int>(info.arg_types.size());

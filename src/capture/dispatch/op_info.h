@@ -22,8 +22,10 @@ struct OpInfo {
   std::vector<c10::TypePtr> arg_types;        // real_type() of each schema argument
   bool is_factory = false;                    // makes a tensor from none, chosen by BackendSelect
   bool is_composite = false;                  // decomposes above the backend
+  bool is_custom = false;                     // not PyTorch's own
   bool is_mutable = false;                    // the schema says it changes an argument
   bool data_dependent = false;   // the result's shape or a host value depends on tensor contents
+  bool masks_only = false;       // data_dependent: only if an argument is a mask
   bool literal_results = false;  // returns something that is not a tensor
   int dropout_arg = -1;          // random only if this probability is not 0
   // Arguments that the op changes although its schema does not say so, and the argument that must

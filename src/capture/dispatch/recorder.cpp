@@ -1,9 +1,10 @@
 #include "capture/dispatch/recorder.h"
 
-#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <atomic>
@@ -86,6 +87,17 @@ ValueId Recorder::add_constant(const at::Tensor& real) {
   return value;
 }
 
+at::Tensor Recorder::wrapper_of(const at::Tensor& recording) {
+  std::lock_guard lock(mutex_);
+  auto [it, is_new] = wrappers_.try_emplace(recording.unsafeGetTensorImpl());
+  if (is_new) {
+    it->second = at::functionalization::impl::to_functional_tensor(recording);
+    if (recording.requires_grad()) it->second.set_requires_grad(true);
+    kept_.push_back(recording);
+  }
+  return it->second;
+}
+
 // torch.tensor(...) in the region: each run of the graph makes a new tensor of those contents.
 at::Tensor Recorder::constant(const at::Tensor& real) {
   std::lock_guard lock(mutex_);
@@ -162,6 +174,17 @@ bool draws(const Call& call) {
   return dropout < 0 || !call.args[dropout].is<double>() || call.args[dropout].get<double>() != 0.0;
 }
 
+bool has_mask(const Call& call) {
+  bool found = false;
+  for (const Arg& arg : call.args)
+    if (arg.is<ArgList>())
+      each_ref(arg, [&](Ref ref) {
+        const DType dtype = call.types[ref.id].dtype;
+        found |= dtype == DType::b8 || dtype == DType::u8;
+      });
+  return found;
+}
+
 std::vector<std::optional<TensorType>> flatten(const std::vector<Result>& results) {
   std::vector<std::optional<TensorType>> types;
   for (const Result& result : results) {
@@ -216,14 +239,14 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
   std::lock_guard lock(mutex_);
   check_not_refused();
   if (recorded_ops_++ == options_.fail_at) throw Error("injected failure at " + op.name.str());
-  if (op.data_dependent)
-    refuse(op.name.str() +
-           " gives a result that depends on tensor contents (a Python number, a bool, or a "
-           "shape), which are not known while a program is written down");
   if (op.is_mutable)
     refuse(op.name.str() + " changes an argument in place and has no functional form in PyTorch");
   std::vector<ValueId> values;
   Call call = make_call(op, *stack, values);
+  if (op.data_dependent && (!op.masks_only || has_mask(call)))
+    refuse(op.name.str() +
+           " gives a result that depends on tensor contents (a Python number, a bool, or a "
+           "shape), which are not known while a program is written down");
   const bool silent =
       !op.silent_writes.empty() && (op.silent_when < 0 || call.args[op.silent_when].get<bool>());
   if (silent) copy_silently_written(op, call, values);

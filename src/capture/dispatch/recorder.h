@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -77,6 +78,10 @@ class Recorder {
   // The twin of a real tensor: an input of the graph, made on first sight. Refuses what has no twin
   // (sparse, quantized, subclasses with __torch_dispatch__).
   at::Tensor twin_of(const at::Tensor& real);
+  bool is_rng_state(const at::Tensor& real) const { return rng_.is_state(real); }
+  // The functional tensor of a recording tensor that PyTorch handed out without one
+  // (torch.tensor(twin) does): always the same for the same tensor.
+  at::Tensor wrapper_of(const at::Tensor& recording);
   // A tensor that came into being inside the region with known contents.
   at::Tensor constant(const at::Tensor& real);
   // Writes a call down and replaces the arguments on the stack by the results. Record-level tensors
@@ -92,7 +97,9 @@ class Recorder {
   void try_eagerly(const Call& call);
   // Changes done by ops that do not announce them: the position of the argument and its new value.
   // Taken by the top kernel after the op.
-  std::vector<std::pair<int, at::Tensor>> take_silent_writes() { return std::move(silent_writes_); }
+  std::vector<std::pair<int, at::Tensor>> take_silent_writes() {
+    return std::exchange(silent_writes_, {});
+  }
   // The element types of the last op's results, for the checks of in-place ops.
   const std::vector<DType>& last_dtypes() const { return last_dtypes_; }
 
@@ -145,7 +152,8 @@ class Recorder {
   std::unordered_map<c10::TensorImpl*, int32_t> input_of_real_;
   std::unordered_map<c10::TensorImpl*, int32_t> input_of_twin_;
   std::unordered_map<c10::TensorImpl*, ValueId> constants_;
-  std::vector<at::Tensor> kept_;  // keeps the keys of constants_ alive
+  std::unordered_map<c10::TensorImpl*, at::Tensor> wrappers_;
+  std::vector<at::Tensor> kept_;  // keeps the keys of constants_ and wrappers_ alive
   RngTracker rng_;
   std::optional<std::string> refusal_;
   bool broken_ = false;  // an op failed half-way: any further op is a refusal

@@ -1,6 +1,7 @@
 #include "capture/dispatch/rng.h"
 
 #include <atomic>
+#include <cstring>
 
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/recorder.h"
@@ -25,6 +26,18 @@ RngTracker::Tracked* RngTracker::find(const at::Generator& generator) {
 
 bool RngTracker::tracks(const at::Generator& generator) const {
   return const_cast<RngTracker*>(this)->find(generator) != nullptr;
+}
+
+bool RngTracker::is_state(const at::Tensor& tensor) const {
+  constexpr int64_t kCudaStateBytes = 16;  // seed, then offset
+  if (tensor.scalar_type() != c10::kByte || !tensor.is_cpu() || tensor.dim() != 1 ||
+      tensor.size(0) != kCudaStateBytes || !tensor.is_contiguous())
+    return false;
+  uint64_t seed;
+  std::memcpy(&seed, tensor.const_data_ptr(), sizeof seed);
+  for (const Tracked& tracked : tracked_)
+    if (tracked.states.count(seed)) return true;
+  return false;
 }
 
 void RngTracker::enter(Recorder& recorder, const at::Generator& generator) {

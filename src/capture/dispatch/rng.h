@@ -23,6 +23,9 @@ class RngTracker {
   // Saves the generator's state and takes it over.
   void enter(Recorder& recorder, const at::Generator& generator);
   bool tracks(const at::Generator& generator) const;
+  // Is the tensor a state that get_rng_state() gave out in this recording? PyTorch copies the CUDA
+  // ones around before it sets them.
+  bool is_state(const at::Tensor& tensor) const;
   // A random op is about to be written down: was the state set since the last one?
   void before_draw(Recorder& recorder, const at::Generator& generator);
   void after_draw(Recorder& recorder, const at::Generator& generator);

@@ -1,8 +1,10 @@
 #include "capture/dispatch/shapes.h"
 
-#include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/rand.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "base/counters.h"
@@ -160,7 +162,10 @@ std::vector<Result> structure(const Call& call, std::vector<std::optional<Tensor
 }
 
 std::optional<std::vector<Result>> ask_row(const Call& call, const SymbolsPtr& symbols) {
-  if (!call.op.row || call.op.literal_results) return std::nullopt;
+  // The rows take f32 for the default float.
+  if (!call.op.row || call.op.literal_results ||
+      c10::get_default_dtype() != caffe2::TypeMeta::Make<float>())
+    return std::nullopt;
   ShapeQuery query(call.args, call.types, *symbols);
   const Decision decision = call.op.row->shape(query);
   if (decision) {

@@ -1,0 +1,24 @@
+"""The models of the benches and the demo: ordinary PyTorch, each with inputs and a loss.
+
+    workload = models.make('gpt2', device='cpu')
+    workload.forward(*workload.inputs)   # the output, without gradients, as for inference
+    workload.step(*workload.inputs)      # the loss; gradients are in the parameters' .grad, as in training
+"""
+import torch
+
+from .dlrm import dlrm
+from .gpt2 import gpt2, gpt2_tiny
+from .lstm import lstm
+from .perceptron import mlp, simple
+from .resnet import resnet18
+from .unet import unet
+from .vit import vit_tiny
+from .workload import Workload
+
+ALL = {make.__name__: make for make in (simple, mlp, resnet18, gpt2, gpt2_tiny, lstm, unet, vit_tiny, dlrm)}
+
+
+def make(name, device='cpu', seed=0):
+    """The workload called `name` with its parameters and inputs drawn from `seed`."""
+    torch.manual_seed(seed)
+    return ALL[name]().to(device)

@@ -1,0 +1,70 @@
+"""What smelt does, on a small transformer's training step: ./dev demo"""
+import itertools
+import re
+import sys
+from pathlib import Path
+
+import torch
+
+import smelt
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / 'bench'))
+import measure  # noqa: E402
+import models  # noqa: E402
+
+HEAD, TAIL = 26, 6  # lines of the graph to show
+
+
+def progress(text):
+    if sys.stderr.isatty():
+        print(f'\r\033[K{text}', end='', file=sys.stderr, flush=True)
+
+
+def outline(graph):
+    """The graph's text without its middle, and with one line for many of a kind."""
+    lines = []
+    for kind, group in itertools.groupby(str(graph).splitlines(), lambda line: re.match(r' *(input|smelt::\w+|)', line)[1]):
+        group = [line if len(line) <= 120 else line[:117] + '...' for line in group]
+        if kind and len(group) > 4:
+            group[3:] = [f'  ... {len(group) - 3} more']
+        lines += group
+    if len(lines) > HEAD + TAIL:
+        lines[HEAD:-TAIL] = [f'  ... {len(lines) - HEAD - TAIL} more']
+    return '\n'.join(lines)
+
+
+def main():
+    torch.set_num_threads(1)  # the kernels are small: more threads only wait for each other
+    workload = models.make('gpt2_tiny')
+    workload.step(*workload.inputs)  # an eager step, so that gradients are there as in the middle of a training
+
+    progress('recording ...')
+    seconds, graph = measure.once(lambda: smelt.record(workload.step, *workload.inputs))
+    progress('comparing with eager ...')
+    result = measure.compare(workload, workload.step, graph, seconds=5)
+    progress('')
+
+    print(f'smelt {smelt.__version__}, PyTorch {torch.__version__}, one CPU thread. The training step of a transformer '
+          f'({workload.description}):\nzero_grad, forward, loss and backward, as one graph\n')
+    print(outline(graph))
+    eager_ms, replay_ms = (1e3 * measure.median(times) for times in (result.timing.first, result.timing.second))
+    mib = 2 ** 20
+    rows = [
+        ('', 'eager', 'smelt', ''),
+        ('ops', '', f'{len(graph)}', 'what the step asks of PyTorch, the backward included, written down one by one'),
+        ('time to record', '', f'{1e3 * seconds:.1f} ms',
+         'the Python function ran once, nothing was computed; from now on it is not needed'),
+        ('one step', f'{eager_ms:.2f} ms', f'{replay_ms:.2f} ms',
+         f'{result.timing.ratio:.2f} times as fast: the same kernels, called without Python and autograd'),
+        ('peak memory', f'{result.eager_bytes / mib:.2f} MiB', f'{result.replay_bytes / mib:.2f} MiB',
+         f'{result.memory_ratio:.2f} times as much: each tensor is freed after its last use'),
+        ('difference', '', f'{result.difference:g}',
+         'loss and all gradients, dropout from equal seeds' + (': equal bit for bit' if not result.difference else '')),
+    ]
+    print()
+    for name, eager, replay, meaning in rows:
+        print(f'{name:<15}{eager:>10}{replay:>11}   {meaning}'.rstrip())
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,75 @@
+// Scaled dot product attention on the CPU. The CUDA kernels differ by version, card and alignment and also return
+// integers: their calls are typed by running them.
+#include "ops/families.h"
+#include "ops/geometry.h"
+#include "ops/layout.h"
+#include "ops/promotion.h"
+
+namespace smelt {
+namespace {
+
+// Query [B, H, Tq, D], key and value [B, H, Tk, D], one dtype.
+Decision check_heads(const ShapeQuery& q, const TensorType& query, const TensorType& key, const TensorType& value) {
+  SymbolTable& s = q.symbols();
+  if (!query.device.is_cpu()) return Decision::forbid("not on the CPU");
+  for (const TensorType* type : {&query, &key, &value}) {
+    const bool fits = type->rank() == 4 && type->dtype == query.dtype && type->device == query.device;
+    if (!fits || !takes(kFloats, type->dtype)) return Decision::forbid("no rule for these operands");
+    if (is_empty(s, type->sizes)) return Decision::forbid("an empty operand");
+    for (int d : {0, 1, 3}) {
+      if (!equal(s, type->sizes[d], query.sizes[d])) return Decision::forbid("the operands differ in size");
+    }
+  }
+  if (!equal(s, key.sizes[2], value.sizes[2])) return Decision::forbid("key and value differ in length");
+  return Decision::allow();
+}
+
+Decision check_mask(const ShapeQuery& q, const TensorType& query, const TensorType& key, size_t arg) {
+  if (q.is_none(arg)) return Decision::allow();
+  const TensorType mask = q.tensor(arg);
+  const Sizes sizes = {query.sizes[0], query.sizes[1], query.sizes[2], key.sizes[2]};
+  const bool fits = (mask.rank() == 2 || mask.rank() == 4) && mask.dtype == query.dtype;
+  if (!fits || !expandable(q.symbols(), mask.sizes, sizes)) return Decision::forbid("the mask does not fit");
+  return Decision::allow();
+}
+
+// A tensor made with the second and third dimension exchanged.
+TensorType made_transposed(DType dtype, Sizes sizes) {
+  std::swap(sizes[1], sizes[2]);
+  return *transposed(fresh(dtype, Device{}, std::move(sizes)), 1, 2);
+}
+
+// (query, key, value, dropout_p, is_causal, attn_mask, scale)
+Decision flash_attention(ShapeQuery& q) {
+  const TensorType query = q.tensor(0), key = q.tensor(1);
+  if (Decision fit = check_heads(q, query, key, q.tensor(2)); !fit) return fit;
+  if (q.number(3) != 0) return Decision::forbid("dropout in the CPU kernel");
+  if (Decision fit = check_mask(q, query, key, 5); !fit) return fit;
+  q.push(preserved(q.symbols(), query));
+  const TensorType sums = fresh(accumulate_of(query.dtype), Device{}, {query.sizes[0], query.sizes[2], query.sizes[1]});
+  q.push(*transposed(sums, 1, 2));
+  return Decision::allow();
+}
+
+// (grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale)
+Decision flash_attention_backward(ShapeQuery& q) {
+  const TensorType grad = q.tensor(0), query = q.tensor(1), key = q.tensor(2), value = q.tensor(3);
+  if (Decision fit = check_heads(q, query, key, value); !fit) return fit;
+  if (Decision fit = check_mask(q, query, key, 8); !fit) return fit;
+  if (grad.dtype != query.dtype || !equal(q.symbols(), grad.sizes, query.sizes)) {
+    return Decision::forbid("the gradient does not fit");
+  }
+  for (const TensorType* type : {&query, &key, &value}) q.push(made_transposed(type->dtype, type->sizes));
+  return Decision::allow();
+}
+
+constexpr OpRow kRows[] = {
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", flash_attention},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", flash_attention_backward},
+};
+
+}  // namespace
+
+std::span<const OpRow> attention_rows() { return kRows; }
+
+}  // namespace smelt

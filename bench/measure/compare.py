@@ -13,6 +13,7 @@ class Comparison:
     eager_bytes: int        # peak tensor memory
     replay_bytes: int
     difference: float       # the largest between any two elements; 0.0 means equal bit for bit
+    eager_difference: float  # likewise between eager and eager: not 0 where kernels add up in no fixed order
 
     @property
     def memory_ratio(self):
@@ -30,7 +31,8 @@ def compare(workload, function, graph, seconds, device='cpu'):
 
     return Comparison(timing=alternate(eager, replay, seconds, device),
                       eager_bytes=_peak(workload, eager, device), replay_bytes=_peak(workload, replay, device),
-                      difference=_difference(workload, eager, replay))
+                      difference=_difference(workload, eager, replay),
+                      eager_difference=_difference(workload, eager, eager))
 
 
 def _peak(workload, call, device):
@@ -39,11 +41,11 @@ def _peak(workload, call, device):
     return peak_bytes(call, prepare=call, device=device)
 
 
-def _difference(workload, eager, replay):
+def _difference(workload, one, other):
     """From the same state and the same seed, what do the two return and leave behind?"""
     start = workload.state()
     seen = []
-    for call in (eager, replay):
+    for call in (one, other):
         workload.restore_buffers(start)
         torch.manual_seed(1)
         seen.append([call(), *workload.state().values()])

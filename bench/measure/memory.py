@@ -31,7 +31,7 @@ def _peak_cuda(call, prepare):
 
 def _peak_cpu(call, prepare):
     marker = 'the call'
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiled:
         prepare()
         with record_function(marker):
             call()

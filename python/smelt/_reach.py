@@ -7,6 +7,11 @@ import torch
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type, types.ModuleType, types.BuiltinFunctionType)
 
 
+def _is_generator_state(tensor):
+    """set_rng_state() reads such a tensor's memory itself. One that is used in an op becomes an input then."""
+    return tensor.dtype == torch.uint8 and tensor.dim() == 1 and tensor.is_cpu and tensor.numel() in (16, 5056)
+
+
 class Reach:
     """Walks functions (closures, the globals they name), methods, modules, optimizers, containers, and the attributes
     of objects that are not PyTorch's own."""
@@ -14,6 +19,7 @@ class Reach:
     def __init__(self):
         self.tensors = {}
         self.generators = {}
+        self.optimizers = []
         self._seen = set()
         self._alive = []  # what is in _seen by id must stay
         self._waiting = []
@@ -30,12 +36,14 @@ class Reach:
 
     def _visit(self, value):
         if isinstance(value, torch.Tensor):
-            self.tensors[id(value)] = value
+            if not _is_generator_state(value):
+                self.tensors[id(value)] = value
         elif isinstance(value, torch.Generator):
             self.generators[id(value)] = value
         elif isinstance(value, torch.nn.Module):
             self._visit_module(value)
         elif isinstance(value, torch.optim.Optimizer):
+            self.optimizers.append(value)
             self._add([*value.param_groups, dict(value.state)])
         elif isinstance(value, types.MethodType):
             self._add((value.__self__, value.__func__))

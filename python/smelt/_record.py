@@ -5,7 +5,7 @@ import sys
 
 import torch
 
-from . import _native, _symint, _tree
+from . import _native, _tree
 from ._errors import Error, RecordError
 from ._reach import Reach
 
@@ -29,7 +29,7 @@ class Graph:
         argument does not fit what was recorded.
         """
         tensors = []
-        structure = _tree.flatten((args, kwargs), tensors)
+        structure = _tree.flatten((args, dict(sorted(kwargs.items()))), tensors)
         _check_structure(self._arguments, structure)
         return _tree.unflatten(self._outputs, self._native.run(tensors))
 
@@ -66,26 +66,46 @@ def record(fn, *args, dynamic_shapes=None, **kwargs):
     Raises what fn raises; smelt.RecordError if fn can't be written down (its course depends on tensor contents, as
     in ``if x.sum() > 0``, say).
     """
+    return _record(fn, args, kwargs, dynamic_shapes)
+
+
+def _record(fn, args, kwargs, dynamic_shapes=None, fail_at=-1):
+    """record(), with a failure injected at the fail_at-th op for tests."""
     if not callable(fn):
         raise TypeError(f'smelt.record takes a function or a module and its arguments, not {type(fn).__name__}')
     tensors = []
-    arguments = _tree.flatten((args, kwargs), tensors)
+    arguments = _tree.flatten((args, dict(sorted(kwargs.items()))), tensors)
     dynamic = _dynamic_dims(args, arguments[0], dynamic_shapes, len(tensors))
     reach = Reach()
     reach.walk((args, kwargs, fn))
-    known = [t for key, t in reach.tensors.items() if key not in {id(t) for t in tensors}]
+    passed = {id(t) for t in tensors}
+    known = [t for key, t in reach.tensors.items() if key not in passed]
     outputs = []
+
+    states = {id(o): {(p, name) for p, state in o.state.items() for name in state} for o in reach.optimizers}
 
     def call():
         returned = []
         outputs.append(_tree.flatten(fn(*args, **kwargs), returned))
+        _refuse_new_state(reach.optimizers, states)
         return returned
 
     try:
-        native = _native.record(call, tensors, dynamic, known, list(reach.generators.values()), _user_line, -1)
+        native = _native.record(call, tensors, dynamic, known, list(reach.generators.values()), _user_line, fail_at)
     except RecordError as error:
         raise _with_line(error) from error.__cause__
     return Graph(native, arguments, outputs[0])
+
+
+def _refuse_new_state(optimizers, before):
+    """State that an optimizer makes in its first step would be kept in the optimizer as tensors without contents."""
+    made = [(state, name) for o in optimizers for p, state in o.state.items() for name, value in state.items()
+            if isinstance(value, torch.Tensor) and (p, name) not in before[id(o)]]
+    for state, name in made:
+        del state[name]
+    if made:
+        raise RecordError('an optimizer made its state inside the recorded function, where tensors have no contents; '
+                          'run one step eagerly before recording')
 
 
 def _dynamic_dims(args, structure, dynamic_shapes, count):
@@ -96,7 +116,6 @@ def _dynamic_dims(args, structure, dynamic_shapes, count):
     if not isinstance(dynamic_shapes, (list, tuple)) or len(dynamic_shapes) > len(args):
         raise Error('dynamic_shapes is a list with one {dim: name} or None per positional argument, such as '
                     f"[{{0: 'batch'}}]; got {dynamic_shapes!r} for {len(args)} arguments")
-    _symint.install()
     for place, wanted in zip(structure, dynamic_shapes):
         if not wanted:
             continue
@@ -121,21 +140,26 @@ def _check_structure(recorded, given):
                 _check_structure(recorded[key], given[key])
             return
         if dataclasses.is_dataclass(recorded) and not isinstance(recorded, type):
-            return _check_structure(vars(recorded), vars(given))
+            return _check_structure(*({f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+                                      for value in (recorded, given)))
         if recorded is given or not isinstance(recorded, (list, tuple, dict)) and recorded == given:
             return
-    raise Error(f'run() got {_shown(given)} where the graph was recorded with {_shown(recorded)}; record it again')
+    raise Error(f'run() got {given!r} where the graph was recorded with {recorded!r}; record it again')
 
 
-def _shown(value):
-    return 'a tensor' if isinstance(value, _tree._Leaf) else repr(value)
+_TORCH = os.path.dirname(torch.__file__)
+_OWN = (_TORCH, os.path.dirname(__file__), '<')
+_LIBRARY = os.path.dirname(os.__file__)
 
 
-_OWN = (os.path.dirname(torch.__file__), os.path.dirname(__file__))
+def _is_users(code):
+    """Not torch's, smelt's or Python's own; packages that are installed count as the user's."""
+    name = code.co_filename
+    return not name.startswith(_OWN) and (not name.startswith(_LIBRARY) or 'site-packages' in name)
 
 
 def _user_frame(frame):
-    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+    while frame is not None and not _is_users(frame.f_code):
         frame = frame.f_back
     return frame
 
@@ -147,10 +171,20 @@ def _user_line():
 
 
 def _with_line(error):
-    """The error with the user's line that led to it, from the traceback of the exception behind it."""
+    """The error with the user's line that led to it, from the traceback of the exception behind it.
+
+    PyTorch's own frames are emptied, the innermost first: some keep a dispatch guard in a local variable (printing
+    does), which a traceback would keep in force, and destroy in an order that leaves it on.
+    """
     line, trace = '', error.__cause__.__traceback__ if error.__cause__ else error.__traceback__
+    torch_frames = []
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_OWN):
-            line = f'{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}'
+        code = trace.tb_frame.f_code
+        if _is_users(code):
+            line = f'{code.co_filename}:{trace.tb_lineno}'
+        elif code.co_filename.startswith(_TORCH):
+            torch_frames.append(trace.tb_frame)
         trace = trace.tb_next
+    while torch_frames:
+        torch_frames.pop().clear()
     return RecordError(f'{error} (at {line})' if line else str(error))

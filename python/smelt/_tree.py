@@ -10,6 +10,9 @@ class _Leaf:
     def __init__(self, index):
         self.index = index
 
+    def __repr__(self):
+        return 'a tensor'
+
 
 def _is_namedtuple(value):
     return isinstance(value, tuple) and hasattr(value, '_fields')

@@ -1,5 +1,6 @@
 // Refusals and checks; the exceptions themselves are public (smelt/errors.h). Error: the user can
-// act on it. InternalError: smelt's own bug. Decision: "cannot lower / record / fold this", with its sentence; never an exception.
+// act on it. InternalError: smelt's own bug. Decision: "cannot lower / record / fold this", with
+// its sentence; never an exception.
 #pragma once
 
 #include <string>

@@ -41,6 +41,7 @@ py::object infer_types(const std::string& name, const py::args& args, const py::
   const OpRow* row = find_row(OpName(name));
   if (row == nullptr) return py::str("no row for " + name);
   const c10::OperatorHandle op = find_op(name);
+  const torch::jit::ToIValueAllowNumbersAsTensors numbers_are_tensors(true);
   const torch::jit::Stack stack = torch::jit::createStackForSchema(
       op.schema(), torch::jit::tuple_slice(args), kwargs, std::nullopt);
 

@@ -1,7 +1,9 @@
 // smelt.record for Python: the function runs once, under a recorder, on the user's own objects.
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/utils/python_symnode.h>
 
 #include <chrono>
 #include <mutex>
@@ -48,6 +50,17 @@ std::vector<at::Tensor> to_tensors(const py::sequence& objects) {
   return tensors;
 }
 
+// Made of a Python number that is symbolic, the tensor carries it as an attribute.
+std::optional<at::Scalar> symbolic_number(const at::Tensor& tensor) {
+  py::gil_scoped_acquire gil;
+  const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+  const py::object number = py::getattr(object, "_wrapped_number", py::none());
+  if (torch::is_symint(number)) return at::Scalar(number.cast<c10::SymInt>());
+  if (torch::is_symfloat(number)) return at::Scalar(number.cast<c10::SymFloat>());
+  if (torch::is_symbool(number)) return at::Scalar(number.cast<c10::SymBool>());
+  return std::nullopt;
+}
+
 RecorderOptions make_options(SwappedObjects& swapped, const py::function& where,
                              const py::sequence& generators, int64_t fail_at) {
   RecorderOptions options;
@@ -58,6 +71,7 @@ RecorderOptions make_options(SwappedObjects& swapped, const py::function& where,
     py::gil_scoped_acquire gil;
     return where().cast<std::string>();
   };
+  options.number = symbolic_number;
   options.on_lift = [&swapped](const at::Tensor& real, const at::Tensor& twin) {
     py::gil_scoped_acquire gil;
     if (!swapped.swap(real, twin) && real.requires_grad())
@@ -66,6 +80,42 @@ RecorderOptions make_options(SwappedObjects& swapped, const py::function& where,
           "followed");
   };
   return options;
+}
+
+// Some refusals show only as an exception of PyTorch's, from code that asks no op: the reason, by a
+// part of its message.
+const char* hidden_reason(const py::error_already_set& error) {
+  static constexpr const char* kMemory =
+      "the function reads the memory of a tensor (numpy(), tolist(), data_ptr(), a copy or a "
+      "pickle of it), and there is none while a program is written down";
+  static constexpr const char* kArithmetic =
+      "the function does with a dynamic size what only a plain number can do; int(size) makes it "
+      "one and pins it";
+  static constexpr std::pair<const char*, const char*> kMessages[] = {
+      {"Cannot access data pointer of Tensor", kMemory},
+      {"its data is not allocated yet", kMemory},
+      {"unallocated storage", kMemory},
+      {"invalid python storage", kMemory},
+      {"_SymNode' object has no attribute", kArithmetic},
+      {"SymInt", kArithmetic},
+      {"dispatch_on_subclass called with NO overloaded args", kArithmetic},
+      {"NestedTensorImpl doesn't support sizes", "the function makes a nested tensor"},
+      {"DispatchKey DeferredInit doesn't correspond to a device",
+       "x.new_tensor() and x.new() do not work while a program is written down; use torch.tensor() "
+       "with device=x.device"},
+  };
+  const std::string message = error.what();
+  for (const auto& [part, reason] : kMessages)
+    if (message.find(part) != std::string::npos) return reason;
+  return nullptr;
+}
+
+[[noreturn]] void raise_error(const std::string& message) {
+  py::gil_scoped_acquire gil;
+  PyErr_SetString(py::module_::import("smelt._native").attr("Error").ptr(), message.c_str());
+  python_error error;
+  error.persist();
+  throw error;
 }
 
 // Runs call() under a recorder. `arguments`: the tensors that run() will be given again; `known`:
@@ -89,6 +139,7 @@ RecordedGraph record_python(const py::function& call, const py::sequence& argume
     const std::vector<at::Tensor> outputs = to_tensors(call());
     recorded = recorder->finish(outputs);
   } catch (py::error_already_set& error) {
+    if (const char* reason = hidden_reason(error)) recorder->give_up(reason);
     if (!recorder->refusal()) throw;  // what eager raises
     const py::object type = py::module_::import("smelt._native").attr("RecordError");
     py::raise_from(error, type.ptr(), recorder->refusal()->c_str());
@@ -124,6 +175,7 @@ void bind_record(py::module_& m) {
       .def("hash", [](const RecordedGraph& graph) { return graph.impl().graph.hash(); })
       .def("program",
            [](const RecordedGraph& graph) { return graph.impl().program->program().str(); });
+  set_raise(&raise_error);
   m.def("record", &record_python);
   m.def("is_recording", [] { return Recorder::current() != nullptr; });
 }

@@ -42,26 +42,29 @@ class OutsideLeaves {
     if (!real.is_leaf() || !real.requires_grad()) return;
     leaves_.push_back(
         {real, real.grad(), impl::try_get_grad_accumulator(real), impl::grad_accumulator(twin)});
-    impl::set_grad_accumulator(real, leaves_.back().joined);
+    impl::set_grad_accumulator(real, WeakNodePtr(leaves_.back().joined));
   }
   void check_grads_untouched(Recorder& recorder) const {
     for (const Leaf& leaf : leaves_)
       if (!leaf.real.grad().is_same(leaf.grad))
         recorder.refuse(
             "the function sets .grad() of a tensor from outside; use backward() or "
-            "autograd::grad() and change "
-            "gradients after the run");
+            "autograd::grad() and change gradients after the run");
   }
   ~OutsideLeaves() {
-    for (const Leaf& leaf : leaves_) impl::set_grad_accumulator(leaf.real, leaf.own);
+    for (const Leaf& leaf : leaves_) impl::set_grad_accumulator(leaf.real, WeakNodePtr(leaf.own));
   }
 
  private:
+  // Pointers of std:: or of c10, depending on the version of PyTorch.
+  using NodePtr = decltype(impl::grad_accumulator(at::Tensor()));
+  using WeakNodePtr = decltype(torch::autograd::AutogradMeta::grad_accumulator_);
+
   struct Leaf {
     at::Tensor real;
     at::Tensor grad;
-    std::shared_ptr<torch::autograd::Node> own;  // its accumulation node before, if it had one
-    std::shared_ptr<torch::autograd::Node> joined;
+    NodePtr own;  // its accumulation node before, if it had one
+    NodePtr joined;
   };
   std::vector<Leaf> leaves_;
 };

@@ -72,7 +72,9 @@ class AtenMachine final : public Machine {
     const Step& plain = linked_.program().steps[index];
     if (plain.visible) {  // the caller's tensor and this view of it must know each other
       c10::impl::ForceDispatchKeyGuard outside(outside_);
-      at::NoGradGuard no_grad;
+      step.op->callBoxed(&stack_);
+    } else if (plain.grad) {
+      at::AutoGradMode grad(true);
       step.op->callBoxed(&stack_);
     } else {
       step.op->callBoxed(&stack_);
@@ -130,7 +132,6 @@ class AtenMachine final : public Machine {
   // gradients.
   void apply_effect(const LinkedStep& step, size_t index) {
     c10::impl::ForceDispatchKeyGuard outside(outside_);
-    at::NoGradGuard no_grad;
     const Step& plain = linked_.program().steps[index];
     const auto target = [&](size_t i) -> at::Tensor& { return registers_[step.targets[i]]; };
     switch (step.kind) {
@@ -181,6 +182,7 @@ std::vector<at::Tensor> LinkedProgram::run(std::vector<at::Tensor> inputs,
     // Gradients and casts were written down as ops; nothing may add its own.
     c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
                                              c10::autocast_dispatch_keyset);
+    at::NoGradGuard no_grad;
     smelt::run(program_, machine);
   }
   std::vector<at::Tensor> outputs;

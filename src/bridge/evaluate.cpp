@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <unordered_map>
@@ -26,6 +27,7 @@ std::optional<std::vector<FoldedConstant>> evaluate_node(const Graph& graph, con
   const c10::OperatorHandle handle = find_op(node.op.str());
   const OpInfo& op = op_info(handle);
   c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
+  at::AutoGradMode grad(node.traits.grad);
   torch::jit::Stack stack;
   try {
     for (size_t i = 0; i < node.args.size(); ++i)

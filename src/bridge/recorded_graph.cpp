@@ -21,7 +21,8 @@ RecordedGraph::Impl::Impl(Recorded recorded)
     : graph(std::move(recorded.graph)),
       captured(std::move(recorded.captured)),
       returned_input(std::move(recorded.returned_input)),
-      same_argument(std::move(recorded.same_argument)) {
+      same_argument(std::move(recorded.same_argument)),
+      default_dtype(recorded.default_dtype) {
   PassOptions options;
   options.evaluate = [&](const Graph& in, const Node& node) {
     return evaluate_node(in, node, recorded.opaque);
@@ -29,7 +30,7 @@ RecordedGraph::Impl::Impl(Recorded recorded)
   Program lowered = compile(graph, options, record);
   count(Counter::ops_fallback, static_cast<int64_t>(lowered.steps.size()));
   if (log_enabled(Log::graph)) log(Log::graph, "\n" + graph.str());
-  if (log_enabled(Log::program)) log(Log::program, "\n" + lowered.str());
+  if (log_enabled(Log::perf)) log(Log::perf, "\n" + record.str());
   for (const Node& node : graph.nodes) {
     offsets_matter_ |= node.op.str().find("as_strided") != std::string::npos;
     if (node.op != effects::kWrite) continue;
@@ -50,6 +51,11 @@ std::string RecordedGraph::Impl::describe(size_t input) const {
 }
 
 std::vector<at::Tensor> RecordedGraph::Impl::bind(const std::vector<at::Tensor>& arguments) const {
+  if (c10::get_default_dtype_as_scalartype() != default_dtype)
+    throw Error(std::string("the graph was recorded with the default dtype ") +
+                c10::toString(default_dtype) + ", and now it is " +
+                c10::toString(c10::get_default_dtype_as_scalartype()) +
+                "; set it back (torch.set_default_dtype) or record it again");
   if (arguments.size() != same_argument.size())
     throw Error("run() got " + std::to_string(arguments.size()) +
                 " tensors; the graph was recorded with " + std::to_string(same_argument.size()));

@@ -103,6 +103,7 @@ class Lowering {
     step.op = node.op.str();
     step.args = node.args;
     step.visible = visible_[id];
+    step.grad = node.traits.grad;
     // Results first: a step reads its arguments while it writes them.
     for (const ValueId result : node.results) {
       const bool read = result >= 0 && last_reader_[result] >= 0;

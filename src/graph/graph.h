@@ -25,6 +25,7 @@ struct Traits {
   bool effect = false;  // changes something outside: never removed, never moved over another effect
   bool random = false;  // draws from a generator: never removed, merged or reordered
   bool view = false;    // the results share memory with the first tensor argument
+  bool grad = false;    // the kernel looks at the grad mode, and it was on
 
   bool is_pure() const { return !effect && !random; }
   friend bool operator==(const Traits&, const Traits&) = default;

@@ -83,7 +83,7 @@ class Hasher {
     add_word(node.args.size());
     for (const Arg& arg : node.args) add_arg(arg);
     add_word(static_cast<uint64_t>(node.traits.effect | node.traits.random << 1 |
-                                   node.traits.view << 2));
+                                   node.traits.view << 2 | node.traits.grad << 3));
     add_word(node.results.size());
     for (ValueId result : node.results) define(result);
   }

@@ -145,8 +145,10 @@ class Parser {
         node.traits.random = true;
       else if (reader_.accept_word("view"))
         node.traits.view = true;
+      else if (reader_.accept_word("grad"))
+        node.traits.grad = true;
       else
-        reader_.fail("one of effect, random, view");
+        reader_.fail("one of effect, random, view, grad");
     }
     graph_.nodes.push_back(std::move(node));
     reader_.end_line();

@@ -33,7 +33,7 @@ graph {
   const %3: i64[2] = "9f3ac1"
   %4: f32[10, 5]{1, 10} cuda:0 = aten::t(%1) view
   %6: c64[s0, 5] conj, _, %5: i64[]@3 = aten::something.out(%4, none, [1, 2*s0], true, "a, b ", 1.0, [], f16) random
-  %7: f32[4] = aten::cudnn_batch_norm!([0], %5)
+  %7: f32[4] = aten::cudnn_batch_norm!([0], %5) grad
   smelt::set_grad(%1, %6) effect
   _ = aten::nothing()
   return (%6, none, %0)
@@ -106,7 +106,7 @@ TEST(Parse, SaysWhatIsWrongWithANode) {
   EXPECT_EQ(error_of_line("aten::neg(%0"),
             "line 3, column 15: expected ')', found the end of the line");
   EXPECT_EQ(error_of_line("aten::neg(%0) pure"),
-            "line 3, column 17: expected one of effect, random, view, found 'pure'");
+            "line 3, column 17: expected one of effect, random, view, grad, found 'pure'");
   EXPECT_EQ(error_of_line("input %1: f32[2] = result 1"),
             "line 3, column 22: expected one of argument, captured, grad, found 'result 1'");
   EXPECT_EQ(error_of_line("const %1: f32[2] = 3"),

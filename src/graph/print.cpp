@@ -74,6 +74,7 @@ std::string str(const Graph& graph, const Node& node) {
   if (node.traits.effect) text += " effect";
   if (node.traits.random) text += " random";
   if (node.traits.view) text += " view";
+  if (node.traits.grad) text += " grad";
   return text;
 }
 

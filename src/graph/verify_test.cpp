@@ -47,7 +47,7 @@ TEST(Verify, RefusesMalformedEffects) {
   EXPECT_EQ(complaint(graph_with("smelt::set_grad(%0, none) effect")),
             "argument 1 has to be a tensor");
   EXPECT_EQ(complaint(graph_with("smelt::restore_rng(3, %0) effect random")),
-            "the first argument has to be a device");
+            "the first argument has to be a device or a generator");
   EXPECT_EQ(complaint(graph_with("%2: f32[2] = aten::view(3) view")),
             "a view shows the memory of a tensor argument, and there is none");
   EXPECT_EQ(complaint(graph_with("%2: f32[2] = aten::norm!(%0)")),

@@ -12,7 +12,8 @@ Decision celu(ShapeQuery& q) {
 }
 
 Decision softshrink(ShapeQuery& q) {
-  if (!(q.number(1) >= 0 && q.number(1) <= 65504)) return Decision::forbid("lambda is negative or large");
+  if (!(q.number(1) >= 0 && q.number(1) <= 65504))
+    return Decision::forbid("lambda is negative or large");
   return unary<keeps(kFloats)>(q);
 }
 
@@ -44,13 +45,15 @@ Decision leaky_relu_backward(ShapeQuery& q) {
 }
 
 Decision mish_backward(ShapeQuery& q) {
-  if (q.tensor(0).dtype != q.tensor(1).dtype) return Decision::forbid("the operands differ in dtype");
+  if (q.tensor(0).dtype != q.tensor(1).dtype)
+    return Decision::forbid("the operands differ in dtype");
   return binary<promotes(kFloats)>(q);
 }
 
 Decision hardtanh(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
-  if (!takes(kNumbers, self.dtype) || self.dtype == DType::u8) return Decision::forbid("no rule for this dtype");
+  if (!takes(kNumbers, self.dtype) || self.dtype == DType::u8)
+    return Decision::forbid("no rule for this dtype");
   q.push(preserved(q.symbols(), self));
   return Decision::allow();
 }
@@ -74,7 +77,8 @@ Decision log_sigmoid_backward(ShapeQuery& q) {
   if (!takes(kFloats, grad.dtype) || grad.dtype != self.dtype || buffer.dtype != self.dtype) {
     return Decision::forbid("no rule for these dtypes");
   }
-  if (!equal(q.symbols(), grad.sizes, self.sizes)) return Decision::forbid("the gradient has other sizes");
+  if (!equal(q.symbols(), grad.sizes, self.sizes))
+    return Decision::forbid("the gradient has other sizes");
   if (self.device.is_cpu() && !equal(q.symbols(), buffer.sizes, self.sizes)) {
     return Decision::forbid("the buffer has other sizes");
   }
@@ -107,31 +111,48 @@ Decision glu_backward(ShapeQuery& q) {
   if (!half || !equal(q.symbols(), half->sizes, grad.sizes)) {
     return Decision::forbid("the gradient is not half of the input");
   }
-  if (!takes(kFloats, self.dtype) || grad.dtype != self.dtype) return Decision::forbid("no rule for these dtypes");
+  if (!takes(kFloats, self.dtype) || grad.dtype != self.dtype)
+    return Decision::forbid("no rule for these dtypes");
   q.push(fresh_like(self, self.sizes));
   return Decision::allow();
 }
 
 Decision prelu(ShapeQuery& q) {
   const TensorType self = q.tensor(0), weight = q.tensor(1);
-  if (!takes(kFloats, self.dtype) || weight.dtype != self.dtype) return Decision::forbid("no rule for these dtypes");
-  if (!expandable(q.symbols(), weight.sizes, self.sizes)) return Decision::forbid("the weight does not broadcast");
+  if (!takes(kFloats, self.dtype) || weight.dtype != self.dtype)
+    return Decision::forbid("no rule for these dtypes");
+  if (!expandable(q.symbols(), weight.sizes, self.sizes))
+    return Decision::forbid("the weight does not broadcast");
   q.push(preserved(q.symbols(), self));
   return Decision::allow();
 }
 
 Decision prelu_backward(ShapeQuery& q) {
-  if (q.tensor(2).dtype != q.tensor(1).dtype) return Decision::forbid("the operands differ in dtype");
+  if (q.tensor(2).dtype != q.tensor(1).dtype)
+    return Decision::forbid("the operands differ in dtype");
   if (Decision made = over<keeps(kFloats), 1, 2, 0>(q); !made) return made;
   q.push(*q.results[0]);
   return Decision::allow();
 }
 
-// grad * mask * scale
+// grad * mask * scale on the CPU; a kernel with a layout of its own elsewhere.
 Decision dropout_backward(ShapeQuery& q) {
-  if (q.tensor(1).dtype != DType::b8) return Decision::forbid("the mask is no bool tensor");
-  if (!equal(q.symbols(), q.tensor(0).sizes, q.tensor(1).sizes)) return Decision::forbid("the mask has other sizes");
-  return binary<promotes(kFloats)>(q);
+  SymbolTable& s = q.symbols();
+  const TensorType grad = q.tensor(0), mask = q.tensor(1);
+  if (mask.dtype != DType::b8) return Decision::forbid("the mask is no bool tensor");
+  if (!equal(s, grad.sizes, mask.sizes)) return Decision::forbid("the mask has other sizes");
+  if (!grad.device.is_cpu()) {
+    if (!takes(kFloats, grad.dtype) || mask.device != grad.device)
+      return Decision::forbid("no rule for these operands");
+    q.push(fresh(grad.dtype, grad.device, grad.sizes,
+                 *format_strides(grad.sizes, suggested_format(s, grad))));
+    return Decision::allow();
+  }
+  if (Decision made = binary<promotes(kFloats)>(q); !made) return made;
+  Iterated it{{*q.results[0], q.tensor(2)}, {}};
+  if (Decision made = iterate(q, {}, it); !made) return made;
+  q.results[0] = std::move(it.result);
+  return Decision::allow();
 }
 
 constexpr OpRow kRows[] = {

@@ -9,7 +9,9 @@ namespace smelt {
 namespace {
 
 // torch lets tensors of sizes [0] pass in any concatenation.
-bool is_skipped(SymbolTable& s, const TensorType& type) { return type.rank() == 1 && equal(s, type.sizes[0], 0); }
+bool is_skipped(SymbolTable& s, const TensorType& type) {
+  return type.rank() == 1 && equal(s, type.sizes[0], 0);
+}
 
 // The format all tensors suggest; contiguous unless they agree.
 MemoryFormat joint_format(SymbolTable& s, std::span<const TensorType> tensors) {
@@ -21,12 +23,14 @@ MemoryFormat joint_format(SymbolTable& s, std::span<const TensorType> tensors) {
   return first;
 }
 
-Decision concatenate(SymbolTable& s, std::span<const TensorType> tensors, int64_t dim_arg, MaybeType& result) {
+Decision concatenate(SymbolTable& s, std::span<const TensorType> tensors, int64_t dim_arg,
+                     MaybeType& result) {
   if (tensors.empty()) return Decision::forbid("nothing to concatenate");
   const TensorType* first = nullptr;
   for (const TensorType& tensor : tensors) {
     if (tensor.rank() == 0) return Decision::forbid("a scalar in a concatenation");
-    if (tensor.device != tensors[0].device) return Decision::forbid("the tensors are on different devices");
+    if (tensor.device != tensors[0].device)
+      return Decision::forbid("the tensors are on different devices");
     if (!first && !is_skipped(s, tensor)) first = &tensor;
   }
   const std::optional<DType> dtype = result_type(tensors);
@@ -62,7 +66,8 @@ Decision push_concatenated(ShapeQuery& q, std::span<const TensorType> tensors, i
 
 Decision cat(ShapeQuery& q) { return push_concatenated(q, q.tensors(0), q.integer(1)); }
 
-// A concatenation along the dimension behind, split by a view; along a new last dimension each is unsqueezed.
+// A concatenation along the dimension behind, split by a view; along a new last dimension each is
+// unsqueezed.
 Decision stack(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
   std::vector<TensorType> tensors = q.tensors(0);
@@ -106,19 +111,23 @@ Decision roll(ShapeQuery& q) {
   TensorType self = q.tensor(0);
   const Sizes shifts = q.sizes(1);
   const std::vector<int64_t> dims = q.integers(2);
-  if (is_empty(s, self.sizes) || !takes(kAll, self.dtype)) return Decision::forbid("no rule for this input");
-  if (!self.device.is_cpu() && !is_contiguous(s, self)) return Decision::forbid("not modelled on this device");
+  if (is_empty(s, self.sizes) || !takes(kAll, self.dtype))
+    return Decision::forbid("no rule for this input");
+  if (!self.device.is_cpu() && !is_contiguous(s, self))
+    return Decision::forbid("not modelled on this device");
   if (dims.empty() && shifts.size() == 1) {
     q.push(fresh_like(self, self.sizes));
     return Decision::allow();
   }
-  if (dims.empty() || dims.size() != shifts.size()) return Decision::forbid("shifts and dimensions do not fit");
+  if (dims.empty() || dims.size() != shifts.size())
+    return Decision::forbid("shifts and dimensions do not fit");
   for (size_t i = 0; i < dims.size(); ++i) {
     const std::optional<int> dim = wrap_dim(dims[i], self.rank());
     if (!dim || self.rank() == 0) return Decision::forbid("a bad dimension");
     const Size& size = self.sizes[*dim];
     const Size start = modulo(size - shifts[i], size);
-    const TensorType parts[] = {*sliced(s, self, *dim, start, size, 1), *sliced(s, self, *dim, 0, start, 1)};
+    const TensorType parts[] = {*sliced(s, self, *dim, start, size, 1),
+                                *sliced(s, self, *dim, 0, start, 1)};
     MaybeType joined;
     if (Decision made = concatenate(s, parts, *dim, joined); !made) return made;
     self = *joined;
@@ -144,7 +153,8 @@ Decision repeat(ShapeQuery& q) {
 
 Decision triangle(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
-  if (self.rank() < 2 || !takes(kAll, self.dtype)) return Decision::forbid("no rule for this input");
+  if (self.rank() < 2 || !takes(kAll, self.dtype))
+    return Decision::forbid("no rule for this input");
   q.push(fresh_like(self, self.sizes));
   return Decision::allow();
 }
@@ -152,7 +162,8 @@ Decision triangle(ShapeQuery& q) {
 // diag_embed(self, offset, dim1, dim2)
 Decision diag_embed(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
-  const std::optional<int> a = wrap_dim(q.integer(2), self.rank() + 1), b = wrap_dim(q.integer(3), self.rank() + 1);
+  const std::optional<int> a = wrap_dim(q.integer(2), self.rank() + 1),
+                           b = wrap_dim(q.integer(3), self.rank() + 1);
   if (self.rank() == 0 || !a || !b || *a == *b) return Decision::forbid("bad dimensions");
   Sizes sizes = self.sizes;
   const Size length = sizes.back() + std::abs(q.integer(1));
@@ -170,7 +181,8 @@ Decision constant_pad(ShapeQuery& q) {
   const Sizes pad = q.sizes(1);
   const int pairs = static_cast<int>(pad.size()) / 2;
   if (pad.size() % 2 != 0 || pairs > self.rank()) return Decision::forbid("a bad padding");
-  if (q.arg(2).is<std::complex<double>>() && !is_complex(self.dtype)) return Decision::forbid("a complex value");
+  if (q.arg(2).is<std::complex<double>>() && !is_complex(self.dtype))
+    return Decision::forbid("a complex value");
   TensorType cut = self;
   Sizes sizes = self.sizes;
   bool grows = false;
@@ -181,7 +193,8 @@ Decision constant_pad(ShapeQuery& q) {
       sizes[d] = sizes[d] + amount;
       if (less(s, amount, 0)) cut.sizes[d] = cut.sizes[d] + amount;
     }
-    if (less(s, sizes[d], 0) || less(s, cut.sizes[d], 0)) return Decision::forbid("more is cut off than there is");
+    if (less(s, sizes[d], 0) || less(s, cut.sizes[d], 0))
+      return Decision::forbid("more is cut off than there is");
   }
   if (!grows) {
     q.push(preserved(s, cut));
@@ -192,12 +205,13 @@ Decision constant_pad(ShapeQuery& q) {
 }
 
 // The output's sizes of a reflection or replication pad; nothing where it does not fit.
-std::optional<Sizes> padded_sizes(const ShapeQuery& q, const TensorType& input, size_t pad_arg, int spatial,
-                                  bool reflects) {
+std::optional<Sizes> padded_sizes(const ShapeQuery& q, const TensorType& input, size_t pad_arg,
+                                  int spatial, bool reflects) {
   SymbolTable& s = q.symbols();
   const Sizes pad = q.sizes(pad_arg);
   const bool rank_fits = input.rank() == spatial + 1 || input.rank() == spatial + 2;
-  if (!rank_fits || static_cast<int>(pad.size()) != 2 * spatial || !takes(kFloats, input.dtype)) return std::nullopt;
+  if (!rank_fits || static_cast<int>(pad.size()) != 2 * spatial || !takes(kFloats, input.dtype))
+    return std::nullopt;
   if (is_empty(s, input.sizes)) return std::nullopt;
   Sizes sizes = input.sizes;
   for (int i = 0; i < spatial; ++i) {
@@ -214,7 +228,8 @@ std::optional<Sizes> padded_sizes(const ShapeQuery& q, const TensorType& input, 
 // The CPU keeps channels-last, CUDA has no kernels for it.
 Decision push_padded(ShapeQuery& q, const TensorType& input, const Sizes& sizes, int spatial) {
   const MemoryFormat format = spatial == 1 ? kContiguous : suggested_format(q.symbols(), input);
-  if (!(format == kContiguous) && !input.device.is_cpu()) return Decision::forbid("not modelled on this device");
+  if (!(format == kContiguous) && !input.device.is_cpu())
+    return Decision::forbid("not modelled on this device");
   const std::optional<Sizes> strides = format_strides(sizes, format);
   if (!strides) return Decision::forbid("no rule for this layout");
   q.push(fresh(input.dtype, input.device, sizes, *strides));
@@ -247,15 +262,19 @@ Decision pixel_shuffle(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   const Size factor = q.size_at(1);
   const int rank = self.rank();
-  if (rank < 3 || !less(s, 0, factor) || is_empty(s, self.sizes)) return Decision::forbid("no rule for this input");
+  if (rank < 3 || !less(s, 0, factor) || is_empty(s, self.sizes))
+    return Decision::forbid("no rule for this input");
   if (!self.device.is_cpu()) return Decision::forbid("other devices decompose this op");
   const MemoryFormat format = suggested_format(s, self);
   if (format == kChannelsLast3d) return Decision::forbid("no kernel for this layout");
   Sizes sizes = self.sizes;
   const Size area = factor * factor;
-  const auto divides = [&](const Size& size, const Size& by) { return equal(s, modulo(size, by), 0); };
+  const auto divides = [&](const Size& size, const Size& by) {
+    return equal(s, modulo(size, by), 0);
+  };
   if (unshuffle) {
-    if (!divides(sizes[rank - 1], factor) || !divides(sizes[rank - 2], factor)) return Decision::forbid("no such factor");
+    if (!divides(sizes[rank - 1], factor) || !divides(sizes[rank - 2], factor))
+      return Decision::forbid("no such factor");
     sizes[rank - 3] = sizes[rank - 3] * area;
     for (int d : {rank - 2, rank - 1}) sizes[d] = floor_div(sizes[d], factor);
   } else {

@@ -1,5 +1,5 @@
-// Scaled dot product attention on the CPU. The CUDA kernels differ by version, card and alignment and also return
-// integers: their calls are typed by running them.
+// Scaled dot product attention on the CPU. The CUDA kernels differ by version, card and alignment
+// and also return integers: their calls are typed by running them.
 #include "ops/families.h"
 #include "ops/geometry.h"
 #include "ops/layout.h"
@@ -9,27 +9,34 @@ namespace smelt {
 namespace {
 
 // Query [B, H, Tq, D], key and value [B, H, Tk, D], one dtype.
-Decision check_heads(const ShapeQuery& q, const TensorType& query, const TensorType& key, const TensorType& value) {
+Decision check_heads(const ShapeQuery& q, const TensorType& query, const TensorType& key,
+                     const TensorType& value) {
   SymbolTable& s = q.symbols();
   if (!query.device.is_cpu()) return Decision::forbid("not on the CPU");
   for (const TensorType* type : {&query, &key, &value}) {
-    const bool fits = type->rank() == 4 && type->dtype == query.dtype && type->device == query.device;
-    if (!fits || !takes(kFloats, type->dtype)) return Decision::forbid("no rule for these operands");
+    const bool fits =
+        type->rank() == 4 && type->dtype == query.dtype && type->device == query.device;
+    if (!fits || !takes(kFloats, type->dtype))
+      return Decision::forbid("no rule for these operands");
     if (is_empty(s, type->sizes)) return Decision::forbid("an empty operand");
     for (int d : {0, 1, 3}) {
-      if (!equal(s, type->sizes[d], query.sizes[d])) return Decision::forbid("the operands differ in size");
+      if (!equal(s, type->sizes[d], query.sizes[d]))
+        return Decision::forbid("the operands differ in size");
     }
   }
-  if (!equal(s, key.sizes[2], value.sizes[2])) return Decision::forbid("key and value differ in length");
+  if (!equal(s, key.sizes[2], value.sizes[2]))
+    return Decision::forbid("key and value differ in length");
   return Decision::allow();
 }
 
-Decision check_mask(const ShapeQuery& q, const TensorType& query, const TensorType& key, size_t arg) {
+Decision check_mask(const ShapeQuery& q, const TensorType& query, const TensorType& key,
+                    size_t arg) {
   if (q.is_none(arg)) return Decision::allow();
   const TensorType mask = q.tensor(arg);
   const Sizes sizes = {query.sizes[0], query.sizes[1], query.sizes[2], key.sizes[2]};
   const bool fits = (mask.rank() == 2 || mask.rank() == 4) && mask.dtype == query.dtype;
-  if (!fits || !expandable(q.symbols(), mask.sizes, sizes)) return Decision::forbid("the mask does not fit");
+  if (!fits || !expandable(q.symbols(), mask.sizes, sizes))
+    return Decision::forbid("the mask does not fit");
   return Decision::allow();
 }
 
@@ -46,7 +53,8 @@ Decision flash_attention(ShapeQuery& q) {
   if (q.number(3) != 0) return Decision::forbid("dropout in the CPU kernel");
   if (Decision fit = check_mask(q, query, key, 5); !fit) return fit;
   q.push(preserved(q.symbols(), query));
-  const TensorType sums = fresh(accumulate_of(query.dtype), Device{}, {query.sizes[0], query.sizes[2], query.sizes[1]});
+  const TensorType sums =
+      fresh(accumulate_of(query.dtype), Device{}, {query.sizes[0], query.sizes[2], query.sizes[1]});
   q.push(*transposed(sums, 1, 2));
   return Decision::allow();
 }
@@ -59,13 +67,25 @@ Decision flash_attention_backward(ShapeQuery& q) {
   if (grad.dtype != query.dtype || !equal(q.symbols(), grad.sizes, query.sizes)) {
     return Decision::forbid("the gradient does not fit");
   }
-  for (const TensorType* type : {&query, &key, &value}) q.push(made_transposed(type->dtype, type->sizes));
+  for (const TensorType* type : {&query, &key, &value})
+    q.push(made_transposed(type->dtype, type->sizes));
+  return Decision::allow();
+}
+
+// _transformer_encoder_layer_fwd(src, ...): a whole layer in one op, without gradients.
+Decision encoder_layer(ShapeQuery& q) {
+  const TensorType source = q.tensor(0);
+  if (!source.device.is_cpu() || source.rank() != 3 || !takes(kFloats, source.dtype)) {
+    return Decision::forbid("no rule for this input");
+  }
+  q.push(fresh_like(source, source.sizes));
   return Decision::allow();
 }
 
 constexpr OpRow kRows[] = {
     {"aten::_scaled_dot_product_flash_attention_for_cpu", flash_attention},
     {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", flash_attention_backward},
+    {"aten::_transformer_encoder_layer_fwd", encoder_layer},
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Batch norm in its many spellings. The CPU and CUDA kernels differ in layout and in the dtype of the statistics.
+// Batch norm in its many spellings. The CPU and CUDA kernels differ in layout and in the dtype of
+// the statistics.
 #include "ops/families.h"
 #include "ops/layout.h"
 #include "ops/norm_params.h"
@@ -32,11 +33,13 @@ bool params_fit(const ShapeQuery& q, const TensorType& input, const std::vector<
   return true;
 }
 
-// Output and statistics; the arguments are input, weight, bias and perhaps running mean and variance.
-Decision normalize(ShapeQuery& q, bool has_running, bool training) {
+// Output and statistics; the arguments are input, weight, bias and perhaps running mean and
+// variance, which functional forms clone first.
+Decision normalize(ShapeQuery& q, bool has_running, bool training, bool clones_running = false) {
   SymbolTable& s = q.symbols();
   const TensorType input = q.tensor(0);
-  const std::vector<size_t> params = has_running ? std::vector<size_t>{1, 2, 3, 4} : std::vector<size_t>{1, 2};
+  const std::vector<size_t> params =
+      has_running ? std::vector<size_t>{1, 2, 3, 4} : std::vector<size_t>{1, 2};
   const std::optional<DType> dtype = statistics_dtype(q, input, params);
   if (!dtype || !params_fit(q, input, params)) return Decision::forbid("the parameters do not fit");
   if (!training && (!has_running || q.is_none(3) || q.is_none(4))) {
@@ -45,13 +48,18 @@ Decision normalize(ShapeQuery& q, bool has_running, bool training) {
   if (is_empty(s, input.sizes)) return Decision::forbid("the input is empty");
   if (!input.device.is_cpu()) {
     q.push(preserved(s, input));
-    for (int i = 0; i < 2; ++i) q.push(fresh(accumulate_of(input.dtype), input.device, {input.sizes[1]}));
+    for (int i = 0; i < 2; ++i)
+      q.push(fresh(accumulate_of(input.dtype), input.device, {input.sizes[1]}));
     return Decision::allow();
   }
   bool contiguous = is_contiguous_somehow(s, input);
-  for (size_t i : params) contiguous = contiguous && (q.is_none(i) || is_contiguous(s, q.tensor(i)));
+  for (size_t i : params) {
+    const bool cloned = clones_running && i >= 3;
+    contiguous = contiguous && (cloned || q.is_none(i) || is_contiguous(s, q.tensor(i)));
+  }
   q.push(formatted(input, contiguous ? contiguous_format(s, input) : suggested_format(s, input)));
-  for (int i = 0; i < 2; ++i) q.push(fresh(*dtype, input.device, {training ? input.sizes[1] : Size(0)}));
+  for (int i = 0; i < 2; ++i)
+    q.push(fresh(*dtype, input.device, {training ? input.sizes[1] : Size(0)}));
   return Decision::allow();
 }
 
@@ -69,7 +77,7 @@ void push_new_running(ShapeQuery& q) {
 }
 
 Decision batch_norm_functional(ShapeQuery& q) {
-  if (Decision made = batch_norm(q); !made) return made;
+  if (Decision made = normalize(q, true, q.boolean(5), true); !made) return made;
   push_new_running(q);
   return Decision::allow();
 }
@@ -77,20 +85,23 @@ Decision batch_norm_functional(ShapeQuery& q) {
 // With a fourth result that only cuDNN uses, whose size only cuDNN knows.
 template <bool training, bool functional>
 Decision batch_norm_reserving(ShapeQuery& q) {
-  if (!q.tensor(0).device.is_cpu()) return Decision::forbid("cuDNN may choose the size of a result");
-  if (Decision made = normalize(q, true, training); !made) return made;
+  if (!q.tensor(0).device.is_cpu())
+    return Decision::forbid("cuDNN may choose the size of a result");
+  if (Decision made = normalize(q, true, training, functional); !made) return made;
   q.push(fresh(DType::u8, Device{}, {0}));
   if (functional) push_new_running(q);
   return Decision::allow();
 }
 
-// (grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask)
+// (grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps,
+// output_mask)
 Decision batch_norm_backward(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
   const TensorType grad = q.tensor(0), input = q.tensor(1);
   const bool cpu = input.device.is_cpu();
   // CUDA keeps the saved statistics of a half-precision input in f32 without calling that mixed.
-  const std::vector<size_t> params = cpu ? std::vector<size_t>{2, 3, 4, 5, 6} : std::vector<size_t>{2, 3, 4};
+  const std::vector<size_t> params =
+      cpu ? std::vector<size_t>{2, 3, 4, 5, 6} : std::vector<size_t>{2, 3, 4};
   const std::optional<DType> dtype = statistics_dtype(q, input, params);
   if (!dtype || !params_fit(q, input, {2, 3, 4}) || grad.dtype != input.dtype ||
       !equal(s, grad.sizes, input.sizes) || is_empty(s, input.sizes)) {
@@ -102,8 +113,10 @@ Decision batch_norm_backward(ShapeQuery& q) {
                        suggested_format(s, input) == suggested_format(s, grad);
     format = alike ? contiguous_format(s, input) : suggested_format(s, input);
   } else {
-    const bool fused = is_wanted(q, 9, 0) && is_contiguous(s, input) && !equal(s, input.strides[1], 1);
-    if (!fused || q.is_none(2)) return Decision::forbid("the CUDA kernel for this layout is not modelled");
+    const bool fused =
+        is_wanted(q, 9, 0) && is_contiguous(s, input) && !equal(s, input.strides[1], 1);
+    if (!fused || q.is_none(2))
+      return Decision::forbid("the CUDA kernel for this layout is not modelled");
   }
   const TensorType vector = fresh(*dtype, input.device, {input.sizes[1]});
   for (size_t k = 0; k < 3; ++k) q.results.emplace_back();

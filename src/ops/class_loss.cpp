@@ -8,8 +8,10 @@ namespace {
 
 constexpr int64_t kNoReduction = 0;
 
-// Input, target and weight as all four ops take them; `classes` is the input's dimension of classes.
-Decision check_classes(const ShapeQuery& q, const TensorType& input, size_t target_arg, int classes) {
+// Input, target and weight as all four ops take them; `classes` is the input's dimension of
+// classes.
+Decision check_classes(const ShapeQuery& q, const TensorType& input, size_t target_arg,
+                       int classes) {
   SymbolTable& s = q.symbols();
   const TensorType target = q.tensor(target_arg);
   if (!takes(kFloats, input.dtype) || target.dtype != DType::i64 || target.device != input.device) {
@@ -17,7 +19,8 @@ Decision check_classes(const ShapeQuery& q, const TensorType& input, size_t targ
   }
   if (!q.is_none(target_arg + 1)) {
     const TensorType weight = q.tensor(target_arg + 1);
-    if (weight.dtype != input.dtype || weight.rank() != 1 || !equal(s, weight.sizes[0], input.sizes[classes])) {
+    if (weight.dtype != input.dtype || weight.rank() != 1 ||
+        !equal(s, weight.sizes[0], input.sizes[classes])) {
       return Decision::forbid("the weight does not fit");
     }
   }
@@ -53,7 +56,8 @@ Decision nll_loss(ShapeQuery& q) {
 template <bool images>
 Decision nll_loss_backward(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
-  const TensorType grad = q.tensor(0), input = q.tensor(1), target = q.tensor(2), total = q.tensor(6);
+  const TensorType grad = q.tensor(0), input = q.tensor(1), target = q.tensor(2),
+                   total = q.tensor(6);
   const bool fits = images ? images_fit(s, input, target) : rows_fit(s, input, target);
   if (!fits) return Decision::forbid("input and target do not fit");
   if (Decision fit = check_classes(q, input, 2, images ? 1 : input.rank() - 1); !fit) return fit;
@@ -62,7 +66,8 @@ Decision nll_loss_backward(ShapeQuery& q) {
     return Decision::forbid("the gradient does not fit");
   }
   // For images the gradient is an empty_like that must turn out contiguous.
-  if (images && !is_contiguous(s, preserved(s, input))) return Decision::forbid("the input is not contiguous");
+  if (images && !is_contiguous(s, preserved(s, input)))
+    return Decision::forbid("the input is not contiguous");
   q.push(images ? preserved(s, input) : fresh_like(input, input.sizes));
   return Decision::allow();
 }

@@ -1,5 +1,6 @@
-// Convolutions. Sizes are arithmetic; the layout depends on which library computes it: channels-last if the input or
-// the weight look so, contiguous otherwise, and a few cases in which the libraries disagree are refused.
+// Convolutions. Sizes are arithmetic; the layout depends on which library computes it:
+// channels-last if the input or the weight look so, contiguous otherwise, and a few cases in which
+// the libraries disagree are refused.
 #include <algorithm>
 
 #include "ops/families.h"
@@ -11,8 +12,8 @@
 namespace smelt {
 namespace {
 
-// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups); in the backward
-// op the same arguments stand one place later, behind the gradient.
+// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
+// in the backward op the same arguments stand one place later, behind the gradient.
 struct Convolution {
   TensorType input, weight;
   Sizes stride, padding, dilation, output_padding;
@@ -38,7 +39,8 @@ Decision read(const ShapeQuery& q, size_t input, Convolution& conv) {
   conv.input = q.tensor(input);
   conv.weight = q.tensor(input + 1);
   const int rank = conv.weight.rank();
-  if (rank < 3 || rank > 5 || conv.input.rank() != rank) return Decision::forbid("input and weight differ in rank");
+  if (rank < 3 || rank > 5 || conv.input.rank() != rank)
+    return Decision::forbid("input and weight differ in rank");
   if (!takes(kFloats, conv.input.dtype) || conv.weight.dtype != conv.input.dtype ||
       conv.weight.device != conv.input.device) {
     return Decision::forbid("no rule for these dtypes");
@@ -52,16 +54,19 @@ Decision read(const ShapeQuery& q, size_t input, Convolution& conv) {
   conv.transposed = q.boolean(lists + 3);
   conv.groups = q.integer(lists + 5);
   if (conv.groups < 1) return Decision::forbid("groups must be positive");
-  if (is_empty(s, conv.input.sizes) || is_empty(s, conv.weight.sizes)) return Decision::forbid("an empty operand");
+  if (is_empty(s, conv.input.sizes) || is_empty(s, conv.weight.sizes))
+    return Decision::forbid("an empty operand");
   const Size channels = conv.transposed ? conv.weight.sizes[0] : conv.weight.sizes[1] * conv.groups;
   const bool divides = equal(s, modulo(conv.weight.sizes[0], conv.groups), 0);
-  if (!divides || !equal(s, conv.input.sizes[1], channels)) return Decision::forbid("the channels do not fit");
+  if (!divides || !equal(s, conv.input.sizes[1], channels))
+    return Decision::forbid("the channels do not fit");
   return Decision::allow();
 }
 
 // The output's sizes; nothing where the kernel is larger than what it moves over.
 std::optional<Sizes> output_sizes(SymbolTable& s, const Convolution& conv) {
-  Sizes sizes = {conv.input.sizes[0], conv.transposed ? conv.weight.sizes[1] * conv.groups : conv.weight.sizes[0]};
+  Sizes sizes = {conv.input.sizes[0],
+                 conv.transposed ? conv.weight.sizes[1] * conv.groups : conv.weight.sizes[0]};
   for (int d = 0; d < conv.spatial(); ++d) {
     const Size& length = conv.input.sizes[d + 2];
     const Size reach = conv.dilation[d] * (conv.weight.sizes[d + 2] - 1);
@@ -69,7 +74,8 @@ std::optional<Sizes> output_sizes(SymbolTable& s, const Convolution& conv) {
       const bool pads_little = less(s, conv.output_padding[d], conv.stride[d]) ||
                                less(s, conv.output_padding[d], conv.dilation[d]);
       if (!pads_little) return std::nullopt;
-      sizes.push_back((length - 1) * conv.stride[d] - conv.padding[d] * 2 + reach + conv.output_padding[d] + 1);
+      sizes.push_back((length - 1) * conv.stride[d] - conv.padding[d] * 2 + reach +
+                      conv.output_padding[d] + 1);
       if (less(s, sizes.back(), 1)) return std::nullopt;
     } else {
       if (!conv.output_padding[d].is(0)) return std::nullopt;
@@ -81,11 +87,14 @@ std::optional<Sizes> output_sizes(SymbolTable& s, const Convolution& conv) {
   return sizes;
 }
 
-bool looks_channels_last(SymbolTable& s, const TensorType& type) { return suggested_format(s, type) != kContiguous; }
+bool looks_channels_last(SymbolTable& s, const TensorType& type) {
+  return suggested_format(s, type) != kContiguous;
+}
 
 // As the tensor is after .contiguous(format).
 TensorType made_contiguous(SymbolTable& s, const TensorType& type, MemoryFormat format) {
-  const bool already = format == kChannelsLast ? is_channels_last(s, type) : is_channels_last_3d(s, type);
+  const bool already =
+      format == kChannelsLast ? is_channels_last(s, type) : is_channels_last_3d(s, type);
   if (already) return type;
   return fresh(type.dtype, type.device, type.sizes, *format_strides(type.sizes, format));
 }
@@ -101,20 +110,22 @@ bool surely_onednn(SymbolTable& s, const Convolution& conv) {
     if (conv.transposed && !less(s, conv.output_padding[d], conv.stride[d])) return false;
   }
   const Size part = product(std::span(conv.input.sizes).first(std::min(conv.input.rank(), 4)));
-  const bool is_large = conv.groups > 1 || (less(s, 3, width) && less(s, 3, height)) || less(s, 1, batch) ||
-                        less(s, 20480, part);
+  const bool is_large = conv.groups > 1 || (less(s, 3, width) && less(s, 3, height)) ||
+                        less(s, 1, batch) || less(s, 20480, part);
   return spreads && is_large;
 }
 
 // The format of the outputs, for operands of rank 4 or 5.
-Decision choose_format(SymbolTable& s, const Convolution& conv, const TensorType& input, const TensorType& weight,
-                       MemoryFormat& format) {
+Decision choose_format(SymbolTable& s, const Convolution& conv, const TensorType& input,
+                       const TensorType& weight, MemoryFormat& format) {
   format = kContiguous;
   if (!looks_channels_last(s, input) && !looks_channels_last(s, weight)) return Decision::allow();
   const MemoryFormat wanted = weight.rank() == 4 ? kChannelsLast : kChannelsLast3d;
-  if (input.dtype == DType::f64) return Decision::forbid("channels-last convolutions of doubles differ by library");
+  if (input.dtype == DType::f64)
+    return Decision::forbid("channels-last convolutions of doubles differ by library");
   if (input.device.is_cpu()) {
-    // The library looks at the operands again once they are contiguous, and may then see no channels-last.
+    // The library looks at the operands again once they are contiguous, and may then see no
+    // channels-last.
     const bool remains = looks_channels_last(s, made_contiguous(s, input, wanted)) ||
                          looks_channels_last(s, made_contiguous(s, weight, wanted));
     if (!remains) return Decision::forbid("the layout of the operands is ambiguous");
@@ -143,7 +154,8 @@ Operands widen(const Convolution& conv) {
 TensorType result_in(const Convolution& conv, Sizes sizes, MemoryFormat format, bool widened) {
   if (widened) sizes.insert(sizes.begin() + 2, Size(1));
   Sizes strides = *format_strides(sizes, format);
-  TensorType type = fresh(conv.input.dtype, conv.input.device, std::move(sizes), std::move(strides));
+  TensorType type =
+      fresh(conv.input.dtype, conv.input.device, std::move(sizes), std::move(strides));
   if (widened) {
     type.sizes.erase(type.sizes.begin() + 2);
     type.strides.erase(type.strides.begin() + 2);
@@ -166,13 +178,14 @@ Decision convolution(ShapeQuery& q) {
   }
   const Operands operands = widen(conv);
   MemoryFormat format;
-  if (Decision made = choose_format(s, conv, operands.input, operands.weight, format); !made) return made;
+  if (Decision made = choose_format(s, conv, operands.input, operands.weight, format); !made)
+    return made;
   q.push(result_in(conv, std::move(*sizes), format, operands.widened));
   return Decision::allow();
 }
 
-// convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding,
-// groups, output_mask)
+// convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation,
+// transposed, output_padding, groups, output_mask)
 Decision convolution_backward(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
   Convolution conv;
@@ -183,16 +196,21 @@ Decision convolution_backward(ShapeQuery& q) {
     return Decision::forbid("the gradient does not fit");
   }
   // oneDNN computes both gradients if it computes one.
-  if (is_wanted(q, 10, 2) && !is_wanted(q, 10, 1)) return Decision::forbid("the bias is wanted without the weight");
+  if (is_wanted(q, 10, 2) && !is_wanted(q, 10, 1))
+    return Decision::forbid("the bias is wanted without the weight");
   const Operands operands = widen(conv);
   MemoryFormat format;
-  if (Decision made = choose_format(s, conv, operands.input, operands.weight, format); !made) return made;
+  if (Decision made = choose_format(s, conv, operands.input, operands.weight, format); !made)
+    return made;
   const bool ambiguous = format != kContiguous && !looks_channels_last(s, operands.weight) &&
                          made_contiguous(s, operands.weight, format) == operands.weight;
-  if (ambiguous && is_wanted(q, 10, 1)) return Decision::forbid("the layout of the weight is ambiguous");
+  if (ambiguous && is_wanted(q, 10, 1))
+    return Decision::forbid("the layout of the weight is ambiguous");
   for (size_t k = 0; k < 3; ++k) q.results.emplace_back();
-  if (is_wanted(q, 10, 0)) q.results[0] = result_in(conv, conv.input.sizes, format, operands.widened);
-  if (is_wanted(q, 10, 1)) q.results[1] = result_in(conv, conv.weight.sizes, format, operands.widened);
+  if (is_wanted(q, 10, 0))
+    q.results[0] = result_in(conv, conv.input.sizes, format, operands.widened);
+  if (is_wanted(q, 10, 1))
+    q.results[1] = result_in(conv, conv.weight.sizes, format, operands.widened);
   if (is_wanted(q, 10, 2)) q.results[2] = fresh_like(grad, {grad.sizes[1]});
   return Decision::allow();
 }

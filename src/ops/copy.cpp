@@ -8,7 +8,8 @@ namespace smelt {
 namespace {
 
 // The layout a memory_format argument asks for, of a tensor like `self`.
-std::optional<Sizes> strides_like(SymbolTable& s, const TensorType& self, std::optional<MemoryFormat> format) {
+std::optional<Sizes> strides_like(SymbolTable& s, const TensorType& self,
+                                  std::optional<MemoryFormat> format) {
   if (!format || *format == kPreserve) return preserved_strides(s, self);
   return format_strides(self.sizes, *format);
 }
@@ -26,13 +27,15 @@ Decision clone(ShapeQuery& q) {
   return push_like(q, self, {self.dtype, self.device}, q.format(1));
 }
 
-// *_like(self, ..., dtype, layout, device, pin_memory, memory_format), the options from argument `at` on.
+// *_like(self, ..., dtype, layout, device, pin_memory, memory_format), the options from argument
+// `at` on.
 template <size_t at, Kinds kinds = 0>
 Decision like(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   Options options{self.dtype, self.device};
   if (Decision read = read_options(q, at, options); !read) return read;
-  if (kinds != 0 && !takes(kinds, options.dtype)) return Decision::forbid("no random values of this dtype");
+  if (kinds != 0 && !takes(kinds, options.dtype))
+    return Decision::forbid("no random values of this dtype");
   return push_like(q, self, options, q.format(at + 4));
 }
 
@@ -65,9 +68,11 @@ Decision fill(ShapeQuery& q) {
 // copy(self, src): src broadcast and converted to a tensor that is self in all but its values.
 Decision copy(ShapeQuery& q) {
   const TensorType self = q.tensor(0), source = q.tensor(1);
-  if (!expandable(q.symbols(), source.sizes, self.sizes)) return Decision::forbid("src does not broadcast");
+  if (!expandable(q.symbols(), source.sizes, self.sizes))
+    return Decision::forbid("src does not broadcast");
   // Whether an empty tensor has an empty storage, and so loses its offset, is not known.
-  if (is_empty(q.symbols(), self.sizes) && !self.offset.is(0)) return Decision::forbid("an empty view");
+  if (is_empty(q.symbols(), self.sizes) && !self.offset.is(0))
+    return Decision::forbid("an empty view");
   q.push(exact_clone(q.symbols(), self));
   return Decision::allow();
 }
@@ -114,7 +119,8 @@ Decision geometric(ShapeQuery& q) {
   return same<kNumbers>(q);
 }
 
-// Are the random integers low .. high - 1 values of the dtype? Nothing is drawn at random from an empty range.
+// Are the random integers low .. high - 1 values of the dtype? Nothing is drawn at random from an
+// empty range.
 bool has_range(DType dtype, int64_t low, int64_t high) {
   const auto within = [&](int64_t least, int64_t most) { return low >= least && high - 1 <= most; };
   if (low >= high) return false;

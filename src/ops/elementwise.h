@@ -1,5 +1,5 @@
-// The rule of plain elementwise ops, made from a few facts: which dtypes the kernel takes, how the operands are
-// promoted, what the result's dtype is.
+// The rule of plain elementwise ops, made from a few facts: which dtypes the kernel takes, how the
+// operands are promoted, what the result's dtype is.
 #pragma once
 
 #include <initializer_list>
@@ -29,8 +29,10 @@ constexpr Elementwise same_device(Elementwise rule) {
   return rule;
 }
 
-// Pushes one result computed from the arguments at `operands`, in the order TensorIterator is given them.
-Decision elementwise(ShapeQuery& q, const Elementwise& rule, std::initializer_list<size_t> operands);
+// Pushes one result computed from the arguments at `operands`, in the order TensorIterator is given
+// them.
+Decision elementwise(ShapeQuery& q, const Elementwise& rule,
+                     std::initializer_list<size_t> operands);
 
 template <Elementwise rule, size_t... operands>
 Decision over(ShapeQuery& q) {

@@ -8,9 +8,12 @@ namespace {
 
 enum Mode : int64_t { sum = 0, mean = 1, max = 2 };
 
-bool is_index(const TensorType& type) { return type.dtype == DType::i64 || type.dtype == DType::i32; }
+bool is_index(const TensorType& type) {
+  return type.dtype == DType::i64 || type.dtype == DType::i32;
+}
 
-// (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)
+// (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+// include_last_offset, padding_idx)
 template <bool for_backward>
 Decision embedding_bag(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
@@ -22,12 +25,14 @@ Decision embedding_bag(ShapeQuery& q) {
       offsets.dtype != indices.dtype || !takes(kFloats, weight.dtype) || mode < sum || mode > max) {
     return Decision::forbid("no rule for these operands");
   }
-  if (is_empty(s, offsets.sizes) || is_empty(s, weight.sizes)) return Decision::forbid("no bags or no weights");
+  if (is_empty(s, offsets.sizes) || is_empty(s, weight.sizes))
+    return Decision::forbid("no bags or no weights");
   const Size bags = include_last ? offsets.sizes[0] - 1 : offsets.sizes[0];
   bool fast = weight.dtype != DType::f64 && equal(s, weight.strides[1], 1) && q.integer(8) < 0;
   if (!q.is_none(6)) {
     const TensorType scale = q.tensor(6);
-    const bool fits = mode == sum && scale.dtype == weight.dtype && equal(s, scale.sizes, indices.sizes);
+    const bool fits =
+        mode == sum && scale.dtype == weight.dtype && equal(s, scale.sizes, indices.sizes);
     if (!fits) return Decision::forbid("the weights of the samples do not fit");
     fast = fast && equal(s, scale.strides[0], 1);
   }
@@ -54,7 +59,8 @@ Decision dense_gradient(ShapeQuery& q) {
   return Decision::allow();
 }
 
-// (grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, sparse, ...)
+// (grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq,
+// mode, sparse, ...)
 Decision embedding_bag_backward(ShapeQuery& q) {
   if (q.boolean(9)) return Decision::forbid("the gradient is sparse");
   return dense_gradient<6>(q);
@@ -63,8 +69,8 @@ Decision embedding_bag_backward(ShapeQuery& q) {
 // (grad, weight, indices, offsets, offset2bag, mode, padding_idx)
 Decision sample_weights_gradient(ShapeQuery& q) {
   const TensorType grad = q.tensor(0), indices = q.tensor(2);
-  if (!grad.device.is_cpu() || grad.rank() != 2 || indices.rank() != 1 || !takes(kFloats, grad.dtype) ||
-      q.tensor(1).dtype != grad.dtype || q.integer(5) != sum) {
+  if (!grad.device.is_cpu() || grad.rank() != 2 || indices.rank() != 1 ||
+      !takes(kFloats, grad.dtype) || q.tensor(1).dtype != grad.dtype || q.integer(5) != sum) {
     return Decision::forbid("no rule for these operands");
   }
   q.push(fresh_like(grad, {indices.sizes[0]}));

@@ -1,4 +1,5 @@
 // Tensors from nothing: sizes and options in, a contiguous tensor out.
+#include <algorithm>
 #include <cmath>
 
 #include "ops/families.h"
@@ -29,7 +30,8 @@ template <size_t size, size_t at, Kinds kinds = 0>
 Decision make(ShapeQuery& q) {
   Options options{kDefaultFloat, {}};
   if (Decision read = read_options(q, at, options); !read) return read;
-  if (kinds != 0 && !takes(kinds, options.dtype)) return Decision::forbid("no random values of this dtype");
+  if (kinds != 0 && !takes(kinds, options.dtype))
+    return Decision::forbid("no random values of this dtype");
   return push_new(q, options, q.sizes(size));
 }
 
@@ -46,7 +48,8 @@ Decision empty(ShapeQuery& q) {
 Decision empty_strided(ShapeQuery& q) {
   if (Decision made = make<0, 2>(q); !made) return made;
   Sizes strides = q.sizes(1);
-  if (strides.size() != q.results[0]->sizes.size()) return Decision::forbid("sizes and strides differ in length");
+  if (strides.size() != q.results[0]->sizes.size())
+    return Decision::forbid("sizes and strides differ in length");
   for (const Size& stride : strides) {
     if (less(q.symbols(), stride, 0)) return Decision::forbid("a stride is negative");
   }
@@ -76,7 +79,8 @@ Decision empty_permuted(ShapeQuery& q) {
 Decision full(ShapeQuery& q) {
   Options options{dtype_of_number(q.arg(1)), {}};
   if (Decision read = read_options(q, 2, options); !read) return read;
-  if (q.arg(1).is<std::complex<double>>() && !is_complex(options.dtype)) return Decision::forbid("a complex value");
+  if (q.arg(1).is<std::complex<double>>() && !is_complex(options.dtype))
+    return Decision::forbid("a complex value");
   return push_new(q, options, q.sizes(0));
 }
 
@@ -84,18 +88,21 @@ Decision full(ShapeQuery& q) {
 Decision scalar_tensor(ShapeQuery& q) {
   Options options{kDefaultFloat, {}};
   if (Decision read = read_options(q, 1, options); !read) return read;
-  if (q.arg(0).is<std::complex<double>>() && !is_complex(options.dtype)) return Decision::forbid("a complex value");
+  if (q.arg(0).is<std::complex<double>>() && !is_complex(options.dtype))
+    return Decision::forbid("a complex value");
   return push_new(q, options, {});
 }
 
 // The number of steps from start to end; nothing where it is not certain.
-std::optional<Size> range_length(const ShapeQuery& q, const Arg& start, const Arg& end, const Arg& step) {
+std::optional<Size> range_length(const ShapeQuery& q, const Arg& start, const Arg& end,
+                                 const Arg& step) {
   SymbolTable& s = q.symbols();
   if (start.is<Size>() && end.is<Size>() && step.is<Size>()) {
     const Size& by = step.get<Size>();
     if (equal(s, by, 0)) return std::nullopt;
     const bool forward = less(s, 0, by);
-    const Size distance = forward ? end.get<Size>() - start.get<Size>() : start.get<Size>() - end.get<Size>();
+    const Size distance =
+        forward ? end.get<Size>() - start.get<Size>() : start.get<Size>() - end.get<Size>();
     const Size stride = forward ? by : Size(0) - by;
     if (less(s, distance, 0)) return std::nullopt;
     return floor_div(distance + stride - 1, stride);
@@ -126,7 +133,8 @@ Decision arange(ShapeQuery& q) {
   const Arg step = numbers == 3 ? q.arg(2) : Arg(Size(1));
   Options options{DType::i64, {}};
   for (const Arg* number : {&start, &end, &step}) {
-    if (number->is<bool>() || number->is<std::complex<double>>()) return Decision::forbid("not a range of numbers");
+    if (number->is<bool>() || number->is<std::complex<double>>())
+      return Decision::forbid("not a range of numbers");
     if (number->is<double>()) options.dtype = kDefaultFloat;
   }
   if (Decision read = read_options(q, numbers, options); !read) return read;
@@ -178,6 +186,23 @@ Decision normal(ShapeQuery& q) {
   return make<2, 4, kDifferentiable>(q);
 }
 
+// tril_indices, triu_indices (row, col, offset, ...): two rows of indices.
+template <bool upper>
+Decision triangle_indices(ShapeQuery& q) {
+  const int64_t rows = q.integer(0), columns = q.integer(1), offset = q.integer(2);
+  if (rows < 0 || columns < 0) return Decision::forbid("a negative size");
+  Options options{DType::i64, {}};
+  if (Decision read = read_options(q, 3, options); !read) return read;
+  if (options.dtype != DType::i64 && options.dtype != DType::i32)
+    return Decision::forbid("not an index dtype");
+  int64_t count = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t lower = std::clamp<int64_t>(row + offset + (upper ? 0 : 1), 0, columns);
+    count += upper ? columns - lower : lower;
+  }
+  return push_new(q, options, {2, count});
+}
+
 constexpr OpRow kRows[] = {
     {"aten::arange", arange<1>},
     {"aten::arange.start", arange<2>},
@@ -202,6 +227,8 @@ constexpr OpRow kRows[] = {
     {"aten::randperm", randperm<false>},
     {"aten::randperm.generator", randperm<true>},
     {"aten::scalar_tensor", scalar_tensor},
+    {"aten::tril_indices", triangle_indices<false>},
+    {"aten::triu_indices", triangle_indices<true>},
     {"aten::zeros", make<0, 1>},
 };
 

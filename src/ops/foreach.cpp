@@ -59,7 +59,8 @@ Decision each_float(ShapeQuery& q) {
     const Arg& whole = q.arg(arg);
     if (whole.is<std::complex<double>>()) return Decision::forbid("a complex number");
     if (!whole.is<ArgList>()) continue;
-    if (list_length(q, arg) != list_length(q, 0)) return Decision::forbid("the lists differ in length");
+    if (list_length(q, arg) != list_length(q, 0))
+      return Decision::forbid("the lists differ in length");
     for (const Arg& one : whole.get<ArgList>()) {
       if (one.is<std::complex<double>>()) return Decision::forbid("a complex number");
     }
@@ -76,6 +77,22 @@ Decision lists_like(ShapeQuery& q) {
   return Decision::allow();
 }
 
+// _foreach_copy(self, src): each src written into a copy of self.
+Decision copies(ShapeQuery& q) {
+  if (!lists_fit(q, {0, 1})) return Decision::forbid("the lists differ in length");
+  for (size_t i = 0; i < list_length(q, 0); ++i) {
+    const TensorType self = item(q, 0, i), source = item(q, 1, i);
+    if (!expandable(q.symbols(), source.sizes, self.sizes)) {
+      return Decision::forbid("src does not broadcast");
+    }
+    if (is_empty(q.symbols(), self.sizes) && !self.offset.is(0)) {
+      return Decision::forbid("an empty view");
+    }
+    q.push(exact_clone(q.symbols(), self));
+  }
+  return Decision::allow();
+}
+
 // _foreach_norm(self, ord, dtype): scalars.
 Decision norms(ShapeQuery& q) {
   if (q.arg(1).is<std::complex<double>>()) return Decision::forbid("a complex order");
@@ -84,7 +101,8 @@ Decision norms(ShapeQuery& q) {
     if (!takes(kDifferentiable, type.dtype) || promote(type.dtype, dtype) != dtype) {
       return Decision::forbid("no rule for this dtype");
     }
-    if (is_empty(q.symbols(), type.sizes)) return Decision::forbid("some norms of nothing do not exist");
+    if (is_empty(q.symbols(), type.sizes))
+      return Decision::forbid("some norms of nothing do not exist");
     q.push(fresh(real_of(dtype), type.device, {}));
   }
   return Decision::allow();
@@ -93,7 +111,8 @@ Decision norms(ShapeQuery& q) {
 Decision maxima(ShapeQuery& q) {
   for (const TensorType& type : q.tensors(0)) {
     if (!takes(kNoComplex, type.dtype)) return Decision::forbid("no rule for this dtype");
-    if (is_empty(q.symbols(), type.sizes)) return Decision::forbid("an empty tensor has no maximum");
+    if (is_empty(q.symbols(), type.sizes))
+      return Decision::forbid("an empty tensor has no maximum");
     q.push(fresh_like(type, {}));
   }
   return Decision::allow();
@@ -103,7 +122,8 @@ Decision maxima(ShapeQuery& q) {
 Decision unscale(ShapeQuery& q) {
   for (size_t arg : {1, 2}) {
     const TensorType scalar = q.tensor(arg);
-    if (scalar.dtype != DType::f32 || !equal(q.symbols(), scalar.numel(), 1)) return Decision::forbid("not a scale");
+    if (scalar.dtype != DType::f32 || !equal(q.symbols(), scalar.numel(), 1))
+      return Decision::forbid("not a scale");
   }
   if (Decision made = lists_like<0>(q); !made) return made;
   q.push(preserved(q.symbols(), q.tensor(1)));
@@ -115,7 +135,8 @@ Decision update_scale(ShapeQuery& q) {
   for (size_t arg : {0, 1, 2}) {
     const TensorType scalar = q.tensor(arg);
     const DType dtype = arg == 1 ? DType::i32 : DType::f32;
-    if (scalar.dtype != dtype || !equal(q.symbols(), scalar.numel(), 1)) return Decision::forbid("not a scale");
+    if (scalar.dtype != dtype || !equal(q.symbols(), scalar.numel(), 1))
+      return Decision::forbid("not a scale");
   }
   for (size_t arg : {0, 1}) q.push(preserved(q.symbols(), q.tensor(arg)));
   return Decision::allow();
@@ -144,6 +165,7 @@ constexpr OpRow kRows[] = {
     {"aten::_foreach_clamp_min.List", each<promotes(kFloats), 0, 1>},
     {"aten::_foreach_clamp_min.Scalar", each_float<1>},
     {"aten::_foreach_clamp_min.ScalarList", each_float<1>},
+    {"aten::_foreach_copy", copies},
     {"aten::_foreach_cos", each<floats(kFloats), 0>},
     {"aten::_foreach_div.List", each<floats(kDifferentiable), 0, 1>},
     {"aten::_foreach_div.Scalar", each<floats(kDifferentiable), 0, 1>},

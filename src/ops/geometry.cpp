@@ -75,8 +75,8 @@ MaybeType expanded(SymbolTable& symbols, const TensorType& type, const Sizes& si
   return view;
 }
 
-MaybeType sliced(SymbolTable& symbols, const TensorType& type, int64_t dim_arg, std::optional<Size> start_arg,
-                 std::optional<Size> end_arg, const Size& step) {
+MaybeType sliced(SymbolTable& symbols, const TensorType& type, int64_t dim_arg,
+                 std::optional<Size> start_arg, std::optional<Size> end_arg, const Size& step) {
   const std::optional<int> dim = wrap_dim(dim_arg, type.rank());
   if (type.rank() == 0 || !dim || !less(symbols, 0, step)) return std::nullopt;
   const Size size = type.sizes[*dim];
@@ -137,7 +137,8 @@ MaybeType squeezed(SymbolTable& symbols, const TensorType& type, std::span<const
   return view;
 }
 
-MaybeType diagonal_of(SymbolTable& symbols, const TensorType& type, int64_t offset, int64_t dim1, int64_t dim2) {
+MaybeType diagonal_of(SymbolTable& symbols, const TensorType& type, int64_t offset, int64_t dim1,
+                      int64_t dim2) {
   const std::optional<int> a = wrap_dim(dim1, type.rank()), b = wrap_dim(dim2, type.rank());
   if (!a || !b || *a == *b) return std::nullopt;
   const Size rows = type.sizes[*a] + std::min<int64_t>(offset, 0);
@@ -146,7 +147,8 @@ MaybeType diagonal_of(SymbolTable& symbols, const TensorType& type, int64_t offs
   if (!less(symbols, 0, length)) length = 0;
   TensorType view = type;
   if (!length.is(0)) {
-    view.offset = type.offset + (offset >= 0 ? type.strides[*b] * offset : type.strides[*a] * -offset);
+    view.offset =
+        type.offset + (offset >= 0 ? type.strides[*b] * offset : type.strides[*a] * -offset);
   }
   erase_dim(view, std::max(*a, *b));
   erase_dim(view, std::min(*a, *b));
@@ -160,7 +162,8 @@ MaybeType unfolded(SymbolTable& symbols, const TensorType& type, int64_t dim_arg
   const std::optional<int> dim = wrap_dim(dim_arg, type.rank());
   if (!dim) return std::nullopt;
   const Size length = type.rank() == 0 ? Size(1) : type.sizes[*dim];
-  if (less(symbols, size, 0) || less(symbols, length, size) || !less(symbols, 0, step)) return std::nullopt;
+  if (less(symbols, size, 0) || less(symbols, length, size) || !less(symbols, 0, step))
+    return std::nullopt;
   TensorType view = type;
   view.sizes.push_back(size);
   view.strides.push_back(type.rank() == 0 ? Size(1) : type.strides[*dim]);
@@ -175,7 +178,8 @@ MaybeType restrided(SymbolTable& symbols, const TensorType& type, Sizes sizes, S
                     std::optional<Size> offset) {
   if (sizes.size() != strides.size()) return std::nullopt;
   const auto negative = [&](const Size& size) { return less(symbols, size, 0); };
-  if (std::ranges::any_of(sizes, negative) || std::ranges::any_of(strides, negative)) return std::nullopt;
+  if (std::ranges::any_of(sizes, negative) || std::ranges::any_of(strides, negative))
+    return std::nullopt;
   if (offset && negative(*offset)) return std::nullopt;
   TensorType view = type;
   view.sizes = std::move(sizes);
@@ -193,8 +197,12 @@ MaybeType reinterpreted(SymbolTable& symbols, const TensorType& type, DType dtyp
   if (type.rank() == 0 || !equal(symbols, type.strides.back(), 1)) return std::nullopt;
   const bool shrinks = from > to;
   const int64_t ratio = shrinks ? from / to : to / from;
-  const auto scale = [&](const Size& size) { return shrinks ? size * ratio : floor_div(size, ratio); };
-  const auto divides = [&](const Size& size) { return shrinks || equal(symbols, modulo(size, ratio), 0); };
+  const auto scale = [&](const Size& size) {
+    return shrinks ? size * ratio : floor_div(size, ratio);
+  };
+  const auto divides = [&](const Size& size) {
+    return shrinks || equal(symbols, modulo(size, ratio), 0);
+  };
   for (int d = 0; d + 1 < type.rank(); ++d) {
     if (!divides(type.strides[d])) return std::nullopt;
     view.strides[d] = scale(type.strides[d]);

@@ -8,9 +8,13 @@
 namespace smelt {
 namespace {
 
-bool is_index(const TensorType& type) { return type.dtype == DType::i64 || type.dtype == DType::i32; }
+bool is_index(const TensorType& type) {
+  return type.dtype == DType::i64 || type.dtype == DType::i32;
+}
 
-Size dim_size(const TensorType& type, int dim) { return type.rank() == 0 ? Size(1) : type.sizes[dim]; }
+Size dim_size(const TensorType& type, int dim) {
+  return type.rank() == 0 ? Size(1) : type.sizes[dim];
+}
 
 // Is `inner` no larger than `outer`, the dimension `free` aside?
 bool fits_inside(SymbolTable& s, const TensorType& inner, const TensorType& outer, int free) {
@@ -28,7 +32,8 @@ Decision gather(ShapeQuery& q) {
   if (!dim || !is_index(index) || !takes(kAll, self.dtype) || index.device != self.device) {
     return Decision::forbid("no rule for these operands");
   }
-  if (!fits_inside(q.symbols(), index, self, *dim)) return Decision::forbid("the index does not fit");
+  if (!fits_inside(q.symbols(), index, self, *dim))
+    return Decision::forbid("the index does not fit");
   q.push(fresh_like(self, index.sizes));
   return Decision::allow();
 }
@@ -49,8 +54,10 @@ Decision scatter(ShapeQuery& q) {
     return Decision::forbid("the index does not fit");
   }
   if (source == Source::tensor) {
-    if (src.dtype != self.dtype || src.device != self.device) return Decision::forbid("src differs in dtype or device");
-    if (!is_empty(s, index.sizes) && !fits_inside(s, index, src, -1)) return Decision::forbid("src does not fit");
+    if (src.dtype != self.dtype || src.device != self.device)
+      return Decision::forbid("src differs in dtype or device");
+    if (!is_empty(s, index.sizes) && !fits_inside(s, index, src, -1))
+      return Decision::forbid("src does not fit");
   } else if (is_complex(src.dtype) && !is_complex(self.dtype)) {
     return Decision::forbid("a complex value in a real tensor");
   }
@@ -60,13 +67,16 @@ Decision scatter(ShapeQuery& q) {
 
 Decision scatter_reduce(ShapeQuery& q) {
   const std::string_view reduce = q.text(4);
-  const bool known = reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin";
-  if (!known || !takes(kNumbers, q.tensor(0).dtype)) return Decision::forbid("no rule for this reduction");
+  const bool known = reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" ||
+                     reduce == "amin";
+  if (!known || !takes(kNumbers, q.tensor(0).dtype))
+    return Decision::forbid("no rule for this reduction");
   return scatter<Source::tensor>(q);
 }
 
 // Do the slices of source along the dimension fit those of self, one for each index?
-bool slices_fit(SymbolTable& s, const TensorType& self, const TensorType& index, const TensorType& source, int dim) {
+bool slices_fit(SymbolTable& s, const TensorType& self, const TensorType& index,
+                const TensorType& source, int dim) {
   if (index.rank() > 1 || source.rank() != self.rank()) return false;
   const Size count = index.rank() == 0 ? Size(1) : index.sizes[0];
   if (!equal(s, dim_size(source, dim), count)) return false;
@@ -86,7 +96,8 @@ Decision index_slices(ShapeQuery& q) {
       index.device != self.device || source.device != self.device) {
     return Decision::forbid("no rule for these operands");
   }
-  if (!slices_fit(q.symbols(), self, index, source, *dim)) return Decision::forbid("the slices do not fit");
+  if (!slices_fit(q.symbols(), self, index, source, *dim))
+    return Decision::forbid("the slices do not fit");
   q.push(fresh_like(self, self.sizes));
   return Decision::allow();
 }
@@ -95,7 +106,8 @@ Decision index_slices(ShapeQuery& q) {
 Decision index_reduce(ShapeQuery& q) {
   const std::string_view reduce = q.text(4);
   const bool known = reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin";
-  if (!known || !takes(kNumbers, q.tensor(0).dtype)) return Decision::forbid("no rule for this reduction");
+  if (!known || !takes(kNumbers, q.tensor(0).dtype))
+    return Decision::forbid("no rule for this reduction");
   return index_slices<false>(q);
 }
 
@@ -103,10 +115,12 @@ Decision index_reduce(ShapeQuery& q) {
 Decision index_fill(ShapeQuery& q) {
   const TensorType self = q.tensor(0), index = q.tensor(2), value = q.tensor(3);
   const std::optional<int> dim = wrap_dim(q.integer(1), self.rank());
-  if (!dim || index.dtype != DType::i64 || index.rank() > 1 || value.rank() != 0 || !takes(kAll, self.dtype)) {
+  if (!dim || index.dtype != DType::i64 || index.rank() > 1 || value.rank() != 0 ||
+      !takes(kAll, self.dtype)) {
     return Decision::forbid("no rule for these operands");
   }
-  if (is_complex(value.dtype) && !is_complex(self.dtype)) return Decision::forbid("a complex value in a real tensor");
+  if (is_complex(value.dtype) && !is_complex(self.dtype))
+    return Decision::forbid("a complex value in a real tensor");
   q.push(preserved(q.symbols(), self));
   return Decision::allow();
 }
@@ -116,7 +130,8 @@ Decision index_select(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
   const TensorType self = q.tensor(0), index = q.tensor(2);
   const std::optional<int> dim = wrap_dim(q.integer(1), self.rank());
-  if (!dim || !is_index(index) || index.rank() > 1 || !takes(kAll, self.dtype) || index.device != self.device) {
+  if (!dim || !is_index(index) || index.rank() > 1 || !takes(kAll, self.dtype) ||
+      index.device != self.device) {
     return Decision::forbid("no rule for these operands");
   }
   const Size count = index.rank() == 0 ? Size(1) : index.sizes[0];
@@ -131,7 +146,8 @@ Decision index_select(ShapeQuery& q) {
 // embedding(weight, indices, ...)
 Decision embedding(ShapeQuery& q) {
   const TensorType weight = q.tensor(0), indices = q.tensor(1);
-  if (weight.rank() != 2 || !is_index(indices) || !takes(kAll, weight.dtype) || indices.device != weight.device) {
+  if (weight.rank() != 2 || !is_index(indices) || !takes(kAll, weight.dtype) ||
+      indices.device != weight.device) {
     return Decision::forbid("no rule for these operands");
   }
   if (is_empty(q.symbols(), weight.sizes)) return Decision::forbid("an empty weight");
@@ -148,7 +164,8 @@ Decision embedding_backward(ShapeQuery& q) {
     return Decision::forbid("no rule for these operands");
   }
   const Sizes lead(grad.sizes.begin(), grad.sizes.end() - 1);
-  if (!equal(q.symbols(), lead, indices.sizes)) return Decision::forbid("the gradient does not fit");
+  if (!equal(q.symbols(), lead, indices.sizes))
+    return Decision::forbid("the gradient does not fit");
   q.push(fresh_like(grad, {q.size_at(2), grad.sizes.back()}));
   return Decision::allow();
 }
@@ -162,17 +179,18 @@ struct Indices {
 Decision read_indices(const ShapeQuery& q, const TensorType& self, size_t arg, Indices& out) {
   SymbolTable& s = q.symbols();
   const ArgList& list = q.arg(arg).get<ArgList>();
-  if (list.empty() || static_cast<int>(list.size()) > self.rank()) return Decision::forbid("too many or no indices");
+  if (list.empty() || static_cast<int>(list.size()) > self.rank())
+    return Decision::forbid("too many or no indices");
   std::vector<TensorType> given;
   for (const Arg& item : list) {
     out.at.emplace_back();
     if (!item.is<Ref>()) continue;
     const TensorType index = q.type(item.get<Ref>());
     if (!is_index(index)) return Decision::forbid("indexing by a mask depends on its values");
-    if (index.device != self.device && !index.device.is_cpu()) return Decision::forbid("an index is elsewhere");
-    const bool moves = index.dtype != DType::i64 || index.device != self.device;
-    given.push_back(moves ? preserved(s, index) : index);
-    out.at.back() = given.back();
+    if (index.device != self.device && !index.device.is_cpu())
+      return Decision::forbid("an index is elsewhere");
+    given.push_back(index);
+    out.at.back() = index;
   }
   if (given.empty()) return Decision::forbid("no indices");
   out.at.resize(self.rank());
@@ -180,7 +198,10 @@ Decision read_indices(const ShapeQuery& q, const TensorType& self, size_t arg, I
   if (!sizes) return Decision::forbid("the indices do not broadcast");
   out.sizes = std::move(*sizes);
   for (MaybeType& index : out.at) {
-    if (index) index = expanded(s, *index, out.sizes);
+    if (!index) continue;
+    index = expanded(s, *index, out.sizes);
+    const bool moves = index->dtype != DType::i64 || index->device != self.device;
+    if (moves) index = preserved(s, *index);
   }
   return Decision::allow();
 }
@@ -192,8 +213,8 @@ bool adjacent(const std::vector<MaybeType>& indices) {
   return runs == 1;
 }
 
-// The result of self[indices], as TensorIterator lays it out: its operands are self with the index dimensions
-// inserted at stride 0, and the indices.
+// The result of self[indices], as TensorIterator lays it out: its operands are self with the index
+// dimensions inserted at stride 0, and the indices.
 Decision indexed(const ShapeQuery& q, TensorType self, Indices indices, TensorType& result) {
   SymbolTable& s = q.symbols();
   if (!adjacent(indices.at)) {
@@ -218,7 +239,8 @@ Decision indexed(const ShapeQuery& q, TensorType self, Indices indices, TensorTy
       (inserted ? ones_after : ones_before).push_back(1);
       continue;
     }
-    if (equal(s, self.sizes[d], 0) && !is_empty(s, indices.sizes)) return Decision::forbid("an index into nothing");
+    if (equal(s, self.sizes[d], 0) && !is_empty(s, indices.sizes))
+      return Decision::forbid("an index into nothing");
     if (inserted) continue;
     inserted = true;
     source.sizes.insert(source.sizes.end(), indices.sizes.begin(), indices.sizes.end());
@@ -259,7 +281,8 @@ Decision index(ShapeQuery& q) {
   return Decision::allow();
 }
 
-// Do the indices make sense where only self's type is the result? Masks count, if the values are a scalar.
+// Do the indices make sense where only self's type is the result? Masks count, if the values are a
+// scalar.
 Decision check_masks(const ShapeQuery& q, const TensorType& self, size_t arg) {
   SymbolTable& s = q.symbols();
   int dim = 0;
@@ -272,7 +295,8 @@ Decision check_masks(const ShapeQuery& q, const TensorType& self, size_t arg) {
     if (mask.dtype != DType::b8) return Decision::forbid("masks and indices together");
     if (dim + mask.rank() > self.rank()) return Decision::forbid("too many indices");
     for (int d = 0; d < mask.rank(); ++d) {
-      if (!equal(s, mask.sizes[d], self.sizes[dim + d])) return Decision::forbid("a mask does not fit");
+      if (!equal(s, mask.sizes[d], self.sizes[dim + d]))
+        return Decision::forbid("a mask does not fit");
     }
     dim += mask.rank();
   }
@@ -292,14 +316,16 @@ Decision index_put(ShapeQuery& q) {
     if (item.is<Ref>() && q.type(item.get<Ref>()).dtype == DType::b8) ++masks;
   }
   if (masks > 0) {
-    if (masks > 1 || values.rank() != 0) return Decision::forbid("the number of values depends on a mask");
+    if (masks > 1 || values.rank() != 0)
+      return Decision::forbid("the number of values depends on a mask");
     if (Decision fit = check_masks(q, self, 1); !fit) return fit;
   } else {
     Indices indices;
     TensorType place;
     if (Decision made = read_indices(q, self, 1, indices); !made) return made;
     if (Decision made = indexed(q, self, std::move(indices), place); !made) return made;
-    if (!expandable(s, values.sizes, place.sizes)) return Decision::forbid("the values do not broadcast");
+    if (!expandable(s, values.sizes, place.sizes))
+      return Decision::forbid("the values do not broadcast");
   }
   q.push(preserved(s, self));
   return Decision::allow();
@@ -318,7 +344,8 @@ Decision masked_scatter(ShapeQuery& q) {
 
 Decision take(ShapeQuery& q) {
   const TensorType self = q.tensor(0), index = q.tensor(1);
-  if (index.dtype != DType::i64 || !takes(kAll, self.dtype)) return Decision::forbid("no rule for these operands");
+  if (index.dtype != DType::i64 || !takes(kAll, self.dtype))
+    return Decision::forbid("no rule for these operands");
   if (is_empty(q.symbols(), self.sizes)) return Decision::forbid("an empty tensor");
   q.push(fresh_like(self, index.sizes));
   return Decision::allow();

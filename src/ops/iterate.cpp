@@ -1,19 +1,22 @@
 // The strides of an elementwise result, as torch's TensorIterator chooses them.
 //
-// If all operands have the same sizes there is a fast way: all contiguous gives a contiguous result, all
-// channels-last a channels-last one, and operands that are dense and of equal strides give these strides.
+// If all operands have the same sizes there is a fast way: all contiguous gives a contiguous
+// result, all channels-last a channels-last one, and operands that are dense and of equal strides
+// give these strides.
 //
-// Otherwise the result is dense, its dimensions in the order in which the operands lie in memory. The order is found
-// by an insertion sort that starts from the last dimension as the fastest one. Two dimensions are compared by the
-// strides of the first operand that can tell: a stride of 0 (a broadcast dimension) cannot, equal strides can only
-// where the slower dimension is the smaller one. Where no operand can tell, the sort looks past the pair and goes
-// on, which makes it differ from a stable sort.
+// Otherwise the result is dense, its dimensions in the order in which the operands lie in memory.
+// The order is found by an insertion sort that starts from the last dimension as the fastest one.
+// Two dimensions are compared by the strides of the first operand that can tell: a stride of 0 (a
+// broadcast dimension) cannot, equal strides can only where the slower dimension is the smaller
+// one. Where no operand can tell, the sort looks past the pair and goes on, which makes it differ
+// from a stable sort.
 //
-// On the CPU an operand of another dtype than the common one is converted first, and the conversion keeps only dense
-// strides: iterate() compares the strides of the converted operands there, those of the originals elsewhere.
+// On the CPU an operand of another dtype than the common one is converted first, and the conversion
+// keeps only dense strides: iterate() compares the strides of the converted operands there, those
+// of the originals elsewhere.
 //
-// Rules for changes: ask about sizes only where the answer matters, since each answer may leave a guard, and keep the
-// order of the questions that of torch, since the sort is not a total order.
+// Rules for changes: ask about sizes only where the answer matters, since each answer may leave a
+// guard, and keep the order of the questions that of torch, since the sort is not a total order.
 #include "ops/iterate.h"
 
 #include <algorithm>
@@ -92,7 +95,8 @@ std::optional<Device> common_device(std::span<const TensorType> operands, bool c
   return device;
 }
 
-Sizes iterated_strides(SymbolTable& symbols, std::span<const TensorType> operands, const Sizes& sizes) {
+Sizes iterated_strides(SymbolTable& symbols, std::span<const TensorType> operands,
+                       const Sizes& sizes) {
   if (std::optional<Sizes> shared = shared_strides(symbols, operands)) return *shared;
   const int rank = static_cast<int>(sizes.size());
   std::vector<Sizes> strides;
@@ -127,8 +131,10 @@ Decision iterate(SymbolTable& symbols, const Iteration& rules, Iterated& it) {
   const std::optional<Device> device = common_device(operands, rules.cpu_scalar);
   if (!device) return Decision::forbid("the operands are on different devices");
   DType common = operands[0].dtype;
-  const bool mixed = std::ranges::any_of(operands, [&](const TensorType& t) { return t.dtype != common; });
-  const bool scalars = std::ranges::all_of(operands, [](const TensorType& t) { return t.rank() == 0; });
+  const bool mixed =
+      std::ranges::any_of(operands, [&](const TensorType& t) { return t.dtype != common; });
+  const bool scalars =
+      std::ranges::all_of(operands, [](const TensorType& t) { return t.rank() == 0; });
   if (mixed && !rules.promote) return Decision::forbid("the operands have different dtypes");
   if (rules.promote && (mixed || scalars)) {
     const std::optional<DType> promoted = result_type(operands);

@@ -22,7 +22,8 @@ bool contiguous_in_order(SymbolTable& s, const TensorType& type, std::span<const
   return true;
 }
 
-// torch: is_channels_last_strides_*. Ambiguous strides count as contiguous, hence the odd conditions.
+// torch: is_channels_last_strides_*. Ambiguous strides count as contiguous, hence the odd
+// conditions.
 bool looks_channels_last(SymbolTable& s, const TensorType& type, std::span<const int> order) {
   if (type.sizes.size() != order.size()) return false;
   if (equal(s, type.strides[1], 0)) return false;
@@ -54,7 +55,8 @@ bool ask(SymbolTable& symbols, const Size& a, Relation relation, const Size& b) 
 }
 
 bool equal(SymbolTable& symbols, std::span<const Size> a, std::span<const Size> b) {
-  return std::ranges::equal(a, b, [&](const Size& x, const Size& y) { return equal(symbols, x, y); });
+  return std::ranges::equal(a, b,
+                            [&](const Size& x, const Size& y) { return equal(symbols, x, y); });
 }
 
 bool is_empty(SymbolTable& symbols, std::span<const Size> sizes) {
@@ -68,7 +70,8 @@ std::optional<Size> broadcast(SymbolTable& symbols, const Size& a, const Size& b
   return a.is_known() ? a : b;
 }
 
-std::optional<Sizes> broadcast(SymbolTable& symbols, std::span<const Size> a, std::span<const Size> b) {
+std::optional<Sizes> broadcast(SymbolTable& symbols, std::span<const Size> a,
+                               std::span<const Size> b) {
   if (a.size() < b.size()) std::swap(a, b);
   Sizes sizes(a.begin(), a.end());
   const size_t lead = a.size() - b.size();
@@ -188,7 +191,8 @@ std::optional<Sizes> view_strides(SymbolTable& symbols, std::span<const Size> si
   }
   Sizes result(new_sizes.size());
   int at = static_cast<int>(new_sizes.size()) - 1;
-  // Old dimensions that lie behind one another in memory form a chunk; new ones must fill chunk after chunk.
+  // Old dimensions that lie behind one another in memory form a chunk; new ones must fill chunk
+  // after chunk.
   Size chunk_stride = strides.back(), chunk = 1, filled = 1;
   for (int d = static_cast<int>(sizes.size()) - 1; d >= 0; --d) {
     chunk = chunk * sizes[d];
@@ -210,7 +214,8 @@ std::optional<Sizes> view_strides(SymbolTable& symbols, std::span<const Size> si
   return result;
 }
 
-std::optional<Sizes> infer_sizes(SymbolTable& symbols, std::span<const Size> wanted, const Size& numel) {
+std::optional<Sizes> infer_sizes(SymbolTable& symbols, std::span<const Size> wanted,
+                                 const Size& numel) {
   Sizes sizes(wanted.begin(), wanted.end());
   std::optional<size_t> open;
   Size rest = 1;

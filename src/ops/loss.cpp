@@ -1,4 +1,5 @@
-// Elementwise losses with their reduction, and their gradients. The index losses (nll_loss) are in index.cpp.
+// Elementwise losses with their reduction, and their gradients. The index losses (nll_loss) are in
+// index.cpp.
 #include "ops/elementwise.h"
 #include "ops/families.h"
 #include "ops/layout.h"
@@ -9,7 +10,9 @@ namespace {
 constexpr int64_t kNoReduction = 0;
 
 // 0 is none, 1 is mean, 2 is sum.
-bool is_reduction(const ShapeQuery& q, size_t arg) { return q.integer(arg) >= 0 && q.integer(arg) <= 2; }
+bool is_reduction(const ShapeQuery& q, size_t arg) {
+  return q.integer(arg) >= 0 && q.integer(arg) <= 2;
+}
 
 // The loss computed elementwise, then reduced to a scalar unless `reduction` is none.
 template <size_t reduction>
@@ -21,7 +24,8 @@ Decision iterated_loss(ShapeQuery& q) {
 }
 
 // All operands have one dtype and the sizes of the input: the plain case of the losses below.
-Decision check_alike(const ShapeQuery& q, const TensorType& input, std::initializer_list<size_t> others) {
+Decision check_alike(const ShapeQuery& q, const TensorType& input,
+                     std::initializer_list<size_t> others) {
   if (!takes(kFloats, input.dtype)) return Decision::forbid("no rule for this dtype");
   for (size_t i : others) {
     if (q.is_none(i)) continue;
@@ -62,8 +66,10 @@ Decision smooth_l1_loss(ShapeQuery& q) {
 Decision contiguous_gradient(ShapeQuery& q) {
   const TensorType input = q.tensor(1), grad = q.tensor(0);
   if (Decision alike = check_alike(q, input, {2}); !alike) return alike;
-  if (grad.dtype != input.dtype || grad.device != input.device) return Decision::forbid("the gradient differs");
-  if (!expandable(q.symbols(), grad.sizes, input.sizes)) return Decision::forbid("the gradient does not broadcast");
+  if (grad.dtype != input.dtype || grad.device != input.device)
+    return Decision::forbid("the gradient differs");
+  if (!expandable(q.symbols(), grad.sizes, input.sizes))
+    return Decision::forbid("the gradient does not broadcast");
   q.push(fresh_like(input, input.sizes));
   return Decision::allow();
 }
@@ -72,7 +78,8 @@ Decision contiguous_gradient(ShapeQuery& q) {
 Decision cross_entropy_gradient(ShapeQuery& q) {
   const TensorType input = q.tensor(1), grad = q.tensor(0);
   if (Decision alike = check_alike(q, input, {2, 3}); !alike) return alike;
-  if (grad.dtype != input.dtype || grad.device != input.device) return Decision::forbid("the gradient differs");
+  if (grad.dtype != input.dtype || grad.device != input.device)
+    return Decision::forbid("the gradient differs");
   if (grad.rank() > 0 && !equal(q.symbols(), grad.sizes, input.sizes)) {
     return Decision::forbid("the gradient has other sizes");
   }
@@ -80,7 +87,8 @@ Decision cross_entropy_gradient(ShapeQuery& q) {
   return Decision::allow();
 }
 
-// binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction): computed in a copy of the target
+// binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction): computed in a
+// copy of the target
 Decision cross_entropy_with_logits(ShapeQuery& q) {
   const TensorType input = q.tensor(0), target = q.tensor(1);
   if (Decision alike = check_alike(q, input, {1}); !alike) return alike;

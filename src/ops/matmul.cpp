@@ -48,10 +48,18 @@ Decision addmm(ShapeQuery& q) {
   const TensorType self = q.tensor(0), a = q.tensor(1), b = q.tensor(2);
   if (!multiplies(q, a, b)) return Decision::forbid("the matrices do not fit");
   if (Decision fit = check_factors({&a, &b, &self}); !fit) return fit;
-  if (!fits(q, 3, a.dtype) || !fits(q, 4, a.dtype)) return Decision::forbid("a factor of a higher category");
+  if (!fits(q, 3, a.dtype) || !fits(q, 4, a.dtype))
+    return Decision::forbid("a factor of a higher category");
   const Sizes sizes = {a.sizes[0], b.sizes[1]};
-  if (!expandable(q.symbols(), self.sizes, sizes)) return Decision::forbid("self does not broadcast");
+  if (!expandable(q.symbols(), self.sizes, sizes))
+    return Decision::forbid("self does not broadcast");
   return push_product(q, a, sizes);
+}
+
+// addmm, then relu or gelu.
+Decision addmm_activation(ShapeQuery& q) {
+  if (!takes(kFloats, q.tensor(1).dtype)) return Decision::forbid("no rule for this dtype");
+  return addmm(q);
 }
 
 bool multiplies_batches(const ShapeQuery& q, const TensorType& a, const TensorType& b) {
@@ -71,16 +79,19 @@ Decision add_batches(ShapeQuery& q) {
   const TensorType self = q.tensor(0), a = q.tensor(1), b = q.tensor(2);
   if (!multiplies_batches(q, a, b)) return Decision::forbid("the batches do not fit");
   if (Decision fit = check_factors({&a, &b, &self}); !fit) return fit;
-  if (!fits(q, 3, a.dtype) || !fits(q, 4, a.dtype)) return Decision::forbid("a factor of a higher category");
+  if (!fits(q, 3, a.dtype) || !fits(q, 4, a.dtype))
+    return Decision::forbid("a factor of a higher category");
   Sizes sizes = {a.sizes[1], b.sizes[2]};
   if (!summed) sizes.insert(sizes.begin(), a.sizes[0]);
-  if (!expandable(q.symbols(), self.sizes, sizes)) return Decision::forbid("self does not broadcast");
+  if (!expandable(q.symbols(), self.sizes, sizes))
+    return Decision::forbid("self does not broadcast");
   return push_product(q, a, sizes);
 }
 
 Decision mv(ShapeQuery& q) {
   const TensorType a = q.tensor(0), b = q.tensor(1);
-  const bool multiplies = a.rank() == 2 && b.rank() == 1 && equal(q.symbols(), a.sizes[1], b.sizes[0]);
+  const bool multiplies =
+      a.rank() == 2 && b.rank() == 1 && equal(q.symbols(), a.sizes[1], b.sizes[0]);
   if (!multiplies) return Decision::forbid("matrix and vector do not fit");
   if (Decision fit = check_factors({&a, &b}); !fit) return fit;
   return push_product(q, a, {a.sizes[0]});
@@ -88,26 +99,31 @@ Decision mv(ShapeQuery& q) {
 
 Decision addmv(ShapeQuery& q) {
   const TensorType self = q.tensor(0), a = q.tensor(1), b = q.tensor(2);
-  const bool multiplies = a.rank() == 2 && b.rank() == 1 && equal(q.symbols(), a.sizes[1], b.sizes[0]);
+  const bool multiplies =
+      a.rank() == 2 && b.rank() == 1 && equal(q.symbols(), a.sizes[1], b.sizes[0]);
   if (!multiplies || self.rank() > 1) return Decision::forbid("matrix and vectors do not fit");
   if (Decision fit = check_factors({&a, &b, &self}); !fit) return fit;
-  if (!fits(q, 3, a.dtype) || !fits(q, 4, a.dtype)) return Decision::forbid("a factor of a higher category");
+  if (!fits(q, 3, a.dtype) || !fits(q, 4, a.dtype))
+    return Decision::forbid("a factor of a higher category");
   const Sizes sizes = {a.sizes[0]};
-  if (!expandable(q.symbols(), self.sizes, sizes)) return Decision::forbid("self does not broadcast");
+  if (!expandable(q.symbols(), self.sizes, sizes))
+    return Decision::forbid("self does not broadcast");
   return push_product(q, a, sizes);
 }
 
 Decision dot(ShapeQuery& q) {
   const TensorType a = q.tensor(0), b = q.tensor(1);
-  const bool multiplies = a.rank() == 1 && b.rank() == 1 && equal(q.symbols(), a.sizes[0], b.sizes[0]);
+  const bool multiplies =
+      a.rank() == 1 && b.rank() == 1 && equal(q.symbols(), a.sizes[0], b.sizes[0]);
   if (!multiplies) return Decision::forbid("the vectors do not fit");
-  if (a.conj || b.conj || a.neg || b.neg) return Decision::forbid("the result may be lazily conjugate");
+  if (a.conj || b.conj || a.neg || b.neg)
+    return Decision::forbid("the result may be lazily conjugate");
   if (Decision fit = check_factors({&a, &b}); !fit) return fit;
   return push_product(q, a, {});
 }
 
 constexpr OpRow kRows[] = {
-    {"aten::_addmm_activation", addmm},
+    {"aten::_addmm_activation", addmm_activation},
     {"aten::addbmm", add_batches<true>},
     {"aten::addmm", addmm},
     {"aten::addmv", addmv},

@@ -6,7 +6,9 @@
 
 namespace smelt {
 
-bool is_wanted(const ShapeQuery& q, size_t mask, size_t k) { return q.arg(mask).get<ArgList>()[k].get<bool>(); }
+bool is_wanted(const ShapeQuery& q, size_t mask, size_t k) {
+  return q.arg(mask).get<ArgList>()[k].get<bool>();
+}
 
 std::optional<DType> statistics_dtype(const ShapeQuery& q, const TensorType& input,
                                       const std::vector<size_t>& params) {
@@ -27,8 +29,10 @@ std::optional<DType> statistics_dtype(const ShapeQuery& q, const TensorType& inp
 
 namespace {
 
-// The normalized dimensions are the last ones; the statistics have size 1 there. Nothing where they do not fit.
-std::optional<Sizes> statistics_sizes(const ShapeQuery& q, const TensorType& input, const Sizes& normalized,
+// The normalized dimensions are the last ones; the statistics have size 1 there. Nothing where they
+// do not fit.
+std::optional<Sizes> statistics_sizes(const ShapeQuery& q, const TensorType& input,
+                                      const Sizes& normalized,
                                       std::initializer_list<size_t> params) {
   SymbolTable& s = q.symbols();
   if (normalized.empty() || normalized.size() > input.sizes.size()) return std::nullopt;
@@ -44,7 +48,8 @@ std::optional<Sizes> statistics_sizes(const ShapeQuery& q, const TensorType& inp
   return sizes;
 }
 
-// The statistics are kept in the accumulation type on other devices than the CPU, which do not mix dtypes.
+// The statistics are kept in the accumulation type on other devices than the CPU, which do not mix
+// dtypes.
 std::optional<DType> layer_statistics_dtype(const ShapeQuery& q, const TensorType& input,
                                             const std::vector<size_t>& params) {
   const std::optional<DType> dtype = statistics_dtype(q, input, params);
@@ -77,15 +82,18 @@ Decision push_gradient(ShapeQuery& q, bool wanted, size_t of) {
   return Decision::allow();
 }
 
-// native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)
+// native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias,
+// output_mask)
 Decision layer_norm_backward(ShapeQuery& q) {
   const TensorType grad = q.tensor(0), input = q.tensor(1);
   const std::optional<DType> dtype = layer_statistics_dtype(q, input, {5, 6});
   const std::optional<Sizes> sizes = statistics_sizes(q, input, q.sizes(2), {5, 6});
-  if (!dtype || !sizes || grad.dtype != input.dtype || !equal(q.symbols(), grad.sizes, input.sizes)) {
+  if (!dtype || !sizes || grad.dtype != input.dtype ||
+      !equal(q.symbols(), grad.sizes, input.sizes)) {
     return Decision::forbid("dtypes or sizes do not fit");
   }
-  if (q.tensor(3).dtype != *dtype || q.tensor(4).dtype != *dtype) return Decision::forbid("other statistics");
+  if (q.tensor(3).dtype != *dtype || q.tensor(4).dtype != *dtype)
+    return Decision::forbid("other statistics");
   if (Decision made = push_gradient(q, is_wanted(q, 7, 0), 1); !made) return made;
   if (Decision made = push_gradient(q, is_wanted(q, 7, 1), 5); !made) return made;
   return push_gradient(q, is_wanted(q, 7, 2), 6);
@@ -109,7 +117,8 @@ Decision rms_norm_backward(ShapeQuery& q) {
   if (input.device.is_cpu()) return Decision::forbid("the CPU decomposes this op");
   const std::optional<DType> dtype = layer_statistics_dtype(q, input, {4});
   const std::optional<Sizes> sizes = statistics_sizes(q, input, q.sizes(2), {4});
-  if (!dtype || !sizes || grad.dtype != input.dtype || !equal(q.symbols(), grad.sizes, input.sizes)) {
+  if (!dtype || !sizes || grad.dtype != input.dtype ||
+      !equal(q.symbols(), grad.sizes, input.sizes)) {
     return Decision::forbid("dtypes or sizes do not fit");
   }
   if (Decision made = push_gradient(q, is_wanted(q, 5, 0), 1); !made) return made;
@@ -136,17 +145,20 @@ Decision group_norm(ShapeQuery& q) {
   const TensorType input = q.tensor(0);
   const std::optional<DType> dtype = statistics_dtype(q, input, {1, 2});
   const Size channels = q.size_at(4), groups = q.size_at(6);
+  if (less(s, q.size_at(3), 1) || less(s, channels, 1)) return Decision::forbid("an empty input");
   if (!dtype || !less(s, 0, groups) || !equal(s, modulo(channels, groups), 0)) {
     return Decision::forbid("dtypes or groups do not fit");
   }
   for (size_t i : {1, 2}) {
     if (q.is_none(i)) continue;
     const TensorType param = q.tensor(i);
-    if (param.rank() != 1 || !equal(s, param.sizes[0], channels)) return Decision::forbid("a parameter does not fit");
+    if (param.rank() != 1 || !equal(s, param.sizes[0], channels))
+      return Decision::forbid("a parameter does not fit");
   }
   const MemoryFormat format = group_format(s, input);
   if (!is_contiguous_as(s, input, format)) return Decision::forbid("the input is not contiguous");
-  if (!equal(s, input.numel(), q.size_at(3) * channels * q.size_at(5))) return Decision::forbid("the sizes do not fit");
+  if (!equal(s, input.numel(), q.size_at(3) * channels * q.size_at(5)))
+    return Decision::forbid("the sizes do not fit");
   q.push(formatted(input, format));
   q.push(fresh(*dtype, input.device, {q.size_at(3), groups}));
   q.push(fresh(*dtype, input.device, {q.size_at(3), groups}));
@@ -157,7 +169,8 @@ Decision group_norm(ShapeQuery& q) {
 Decision group_norm_backward(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
   const TensorType grad = q.tensor(0), input = q.tensor(1);
-  if (!takes(kFloats, input.dtype) || grad.dtype != input.dtype || !statistics_dtype(q, input, {2, 3})) {
+  if (!takes(kFloats, input.dtype) || grad.dtype != input.dtype ||
+      !statistics_dtype(q, input, {2, 3})) {
     return Decision::forbid("no rule for these dtypes");
   }
   if (!equal(s, input.numel(), q.size_at(5) * q.size_at(6) * q.size_at(7)) ||

@@ -11,7 +11,8 @@ struct Options {
   Device device;
 };
 
-// Reads the four arguments from `first` on. Forbids other layouts than strided and devices whose index is left open.
+// Reads the four arguments from `first` on. Forbids other layouts than strided and devices whose
+// index is left open.
 Decision read_options(const ShapeQuery& q, size_t first, Options& options);
 
 }  // namespace smelt

@@ -5,7 +5,8 @@
 
 namespace smelt {
 
-Decision elementwise(ShapeQuery& q, const Elementwise& rule, std::initializer_list<size_t> operands) {
+Decision elementwise(ShapeQuery& q, const Elementwise& rule,
+                     std::initializer_list<size_t> operands) {
   Iterated it;
   for (size_t i : operands) it.operands.push_back(q.tensor(i));
   if (Decision made = iterate(q, rule.iteration, it); !made) return made;
@@ -82,7 +83,8 @@ Decision power_of_tensor(ShapeQuery& q) {
   }
   const TensorType both[] = {self, q.tensor(1)};
   const std::optional<DType> dtype = result_type(both);
-  if (!dtype || !takes(kNumbers | kComplexes, *dtype)) return Decision::forbid("no rule for this dtype");
+  if (!dtype || !takes(kNumbers | kComplexes, *dtype))
+    return Decision::forbid("no rule for this dtype");
   Iterated it{{preserved_unless(q.symbols(), self, *dtype)}, {}};
   if (Decision made = iterate(q, {}, it); !made) return made;
   q.push(std::move(it.result));
@@ -94,13 +96,15 @@ Decision power_of_number(ShapeQuery& q) {
   const TensorType exponent = q.tensor(1);
   const TensorType both[] = {q.tensor(0), exponent};
   const std::optional<DType> dtype = result_type(both);
-  if (!dtype || !takes(kNumbers | kComplexes, *dtype)) return Decision::forbid("no rule for this dtype");
+  if (!dtype || !takes(kNumbers | kComplexes, *dtype))
+    return Decision::forbid("no rule for this dtype");
   q.push(fresh(*dtype, exponent.device, exponent.sizes));
   return Decision::allow();
 }
 
 Decision heaviside(ShapeQuery& q) {
-  if (q.tensor(0).dtype != q.tensor(1).dtype) return Decision::forbid("the operands differ in dtype");
+  if (q.tensor(0).dtype != q.tensor(1).dtype)
+    return Decision::forbid("the operands differ in dtype");
   return binary<promotes(kNoComplex)>(q);
 }
 
@@ -170,7 +174,8 @@ Decision clamp_both(ShapeQuery& q) { return clamp(q, {1, 2}); }
 Decision clamp_one(ShapeQuery& q) { return clamp(q, {1}); }
 
 Decision clamp_tensors(ShapeQuery& q) {
-  if (is_complex(q.tensor(0).dtype)) return Decision::forbid("torch does not clamp complex tensors");
+  if (is_complex(q.tensor(0).dtype))
+    return Decision::forbid("torch does not clamp complex tensors");
   constexpr Elementwise rule = same_device(promotes(kNumbers));
   if (!q.is_none(1) && !q.is_none(2)) return ternary<rule>(q);
   if (!q.is_none(1)) return over<rule, 0, 1>(q);
@@ -179,12 +184,14 @@ Decision clamp_tensors(ShapeQuery& q) {
 }
 
 Decision lerp_number(ShapeQuery& q) {
-  if (q.tensor(0).dtype != q.tensor(1).dtype) return Decision::forbid("the operands differ in dtype");
+  if (q.tensor(0).dtype != q.tensor(1).dtype)
+    return Decision::forbid("the operands differ in dtype");
   return binary<promotes(kDifferentiable)>(q);
 }
 
 Decision lerp_tensor(ShapeQuery& q) {
-  if (q.tensor(0).dtype != q.tensor(1).dtype) return Decision::forbid("the operands differ in dtype");
+  if (q.tensor(0).dtype != q.tensor(1).dtype)
+    return Decision::forbid("the operands differ in dtype");
   if (q.tensor(2).rank() > 0) return ternary<keeps(kDifferentiable)>(q);
   const DType dtype = q.tensor(0).dtype;
   if (Decision made = ternary<promotes(kDifferentiable)>(q); !made) return made;

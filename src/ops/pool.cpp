@@ -1,5 +1,5 @@
-// Pooling: windows that slide (max, average) or that follow the output size (adaptive). Results take the format the
-// input's strides suggest, or are contiguous, op by op.
+// Pooling: windows that slide (max, average) or that follow the output size (adaptive). Results
+// take the format the input's strides suggest, or are contiguous, op by op.
 #include "ops/families.h"
 #include "ops/layout.h"
 #include "ops/promotion.h"
@@ -10,8 +10,10 @@ namespace {
 enum class Format : uint8_t { suggested, contiguous };
 
 // A new tensor of the input's dtype; the suggested format counts for batches only.
-TensorType pooled(SymbolTable& s, const TensorType& input, Sizes sizes, Format format, int spatial) {
-  if (format == Format::contiguous || input.rank() != spatial + 2) return fresh_like(input, std::move(sizes));
+TensorType pooled(SymbolTable& s, const TensorType& input, Sizes sizes, Format format,
+                  int spatial) {
+  if (format == Format::contiguous || input.rank() != spatial + 2)
+    return fresh_like(input, std::move(sizes));
   Sizes strides = *format_strides(sizes, suggested_format(s, input));
   return fresh(input.dtype, input.device, std::move(sizes), std::move(strides));
 }
@@ -19,13 +21,17 @@ TensorType pooled(SymbolTable& s, const TensorType& input, Sizes sizes, Format f
 bool pools(SymbolTable& s, const TensorType& input, int spatial) {
   const bool rank_fits = input.rank() == spatial + 1 || input.rank() == spatial + 2;
   if (!rank_fits || !takes(kFloats, input.dtype)) return false;
-  // Three dimensions without a batch can look like a channels-last image, which some kernels refuse.
-  if (spatial == 3 && input.rank() == 4 && !(suggested_format(s, input) == kContiguous)) return false;
+  // Three dimensions without a batch can look like a channels-last image, or be channels-last once
+  // they get one.
+  if (spatial == 3 && input.rank() == 4) {
+    if (!is_contiguous(s, input) || !(suggested_format(s, input) == kContiguous)) return false;
+  }
   return !is_empty(s, std::span(input.sizes).last(spatial + 1));
 }
 
 // A list of one stands for all dimensions, an empty one for `otherwise`.
-std::optional<Sizes> window_list(const ShapeQuery& q, size_t arg, int spatial, const Sizes& otherwise) {
+std::optional<Sizes> window_list(const ShapeQuery& q, size_t arg, int spatial,
+                                 const Sizes& otherwise) {
   Sizes list = q.sizes(arg);
   if (list.empty()) list = otherwise;
   if (list.size() == 1) list.assign(spatial, list[0]);
@@ -34,8 +40,8 @@ std::optional<Sizes> window_list(const ShapeQuery& q, size_t arg, int spatial, c
 }
 
 // The arguments from `kernel` on: kernel_size, stride, padding, [dilation], ceil_mode.
-std::optional<Sizes> window_sizes(const ShapeQuery& q, const TensorType& input, size_t kernel, int spatial,
-                                  bool has_dilation) {
+std::optional<Sizes> window_sizes(const ShapeQuery& q, const TensorType& input, size_t kernel,
+                                  int spatial, bool has_dilation) {
   SymbolTable& s = q.symbols();
   const std::optional<Sizes> kernels = window_list(q, kernel, spatial, {});
   if (!kernels) return std::nullopt;
@@ -47,10 +53,13 @@ std::optional<Sizes> window_sizes(const ShapeQuery& q, const TensorType& input, 
   const bool ceil_mode = q.boolean(kernel + (has_dilation ? 4 : 3));
   Sizes sizes = input.sizes;
   for (int d = 0; d < spatial; ++d) {
-    const Size &k = (*kernels)[d], &stride = (*strides)[d], &pad = (*pads)[d], &dilation = (*dilations)[d];
-    if (less(s, k, 1) || less(s, stride, 1) || less(s, dilation, 1) || less(s, pad, 0)) return std::nullopt;
+    const Size &k = (*kernels)[d], &stride = (*strides)[d], &pad = (*pads)[d],
+               &dilation = (*dilations)[d];
+    if (less(s, k, 1) || less(s, stride, 1) || less(s, dilation, 1) || less(s, pad, 0))
+      return std::nullopt;
     if (less(s, floor_div(k, 2), pad)) return std::nullopt;
     Size& size = sizes[input.rank() - spatial + d];
+    if (!has_dilation && spatial == 3 && less(s, size, k)) return std::nullopt;
     const Size room = size + pad * 2 - dilation * (k - 1) - 1 + (ceil_mode ? stride - 1 : Size(0));
     Size out = floor_div(room, stride) + 1;
     // The last window must start inside the input or its left padding.
@@ -61,8 +70,8 @@ std::optional<Sizes> window_sizes(const ShapeQuery& q, const TensorType& input, 
   return sizes;
 }
 
-Decision push_values(ShapeQuery& q, const TensorType& input, std::optional<Sizes> sizes, Format format, int spatial,
-                     bool with_indices) {
+Decision push_values(ShapeQuery& q, const TensorType& input, std::optional<Sizes> sizes,
+                     Format format, int spatial, bool with_indices) {
   if (!sizes) return Decision::forbid("the windows do not fit");
   q.push(pooled(q.symbols(), input, std::move(*sizes), format, spatial));
   if (with_indices) {
@@ -77,8 +86,10 @@ template <int spatial>
 Decision max_pool(ShapeQuery& q) {
   const TensorType input = q.tensor(0);
   if (!pools(q.symbols(), input, spatial)) return Decision::forbid("no rule for this input");
-  if (spatial == 3 && !input.device.is_cpu()) return Decision::forbid("not modelled on this device");
-  return push_values(q, input, window_sizes(q, input, 1, spatial, true), Format::suggested, spatial, true);
+  if (spatial == 3 && !input.device.is_cpu())
+    return Decision::forbid("not modelled on this device");
+  return push_values(q, input, window_sizes(q, input, 1, spatial, true), Format::suggested, spatial,
+                     true);
 }
 
 // avg_pool*(self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
@@ -86,14 +97,15 @@ template <int spatial, Format format>
 Decision average_pool(ShapeQuery& q) {
   const TensorType input = q.tensor(0);
   if (!pools(q.symbols(), input, spatial)) return Decision::forbid("no rule for this input");
-  if (spatial == 3 && !takes(kReals, input.dtype)) return Decision::forbid("the CPU has no such kernel");
+  if (spatial == 3 && !takes(kReals, input.dtype))
+    return Decision::forbid("the CPU has no such kernel");
   if (!q.is_none(6) && q.integer(6) == 0) return Decision::forbid("the divisor is 0");
   return push_values(q, input, window_sizes(q, input, 1, spatial, false), format, spatial, false);
 }
 
 // The gradient of the input, where the output's sizes are `sizes`.
-Decision push_gradient(ShapeQuery& q, const TensorType& input, const std::optional<Sizes>& sizes, Format format,
-                       int spatial) {
+Decision push_gradient(ShapeQuery& q, const TensorType& input, const std::optional<Sizes>& sizes,
+                       Format format, int spatial) {
   const TensorType grad = q.tensor(0);
   if (!sizes || grad.dtype != input.dtype || grad.device != input.device ||
       !equal(q.symbols(), grad.sizes, *sizes)) {
@@ -108,8 +120,10 @@ template <int spatial>
 Decision max_pool_backward(ShapeQuery& q) {
   const TensorType input = q.tensor(1), indices = q.tensor(7);
   if (!pools(q.symbols(), input, spatial)) return Decision::forbid("no rule for this input");
-  if (spatial == 3 && !input.device.is_cpu()) return Decision::forbid("not modelled on this device");
-  if (!pools(q.symbols(), q.tensor(0), spatial)) return Decision::forbid("no rule for this gradient");
+  if (spatial == 3 && !input.device.is_cpu())
+    return Decision::forbid("not modelled on this device");
+  if (!pools(q.symbols(), q.tensor(0), spatial))
+    return Decision::forbid("no rule for this gradient");
   const std::optional<Sizes> sizes = window_sizes(q, input, 2, spatial, true);
   if (!sizes || indices.dtype != DType::i64 || !equal(q.symbols(), indices.sizes, *sizes)) {
     return Decision::forbid("the indices do not fit");
@@ -122,7 +136,8 @@ template <int spatial, Format format>
 Decision average_pool_backward(ShapeQuery& q) {
   const TensorType input = q.tensor(1);
   if (!pools(q.symbols(), input, spatial)) return Decision::forbid("no rule for this input");
-  if (spatial == 3 && !takes(kReals, input.dtype)) return Decision::forbid("the CPU has no such kernel");
+  if (spatial == 3 && !takes(kReals, input.dtype))
+    return Decision::forbid("the CPU has no such kernel");
   if (!q.is_none(7) && q.integer(7) == 0) return Decision::forbid("the divisor is 0");
   return push_gradient(q, input, window_sizes(q, input, 2, spatial, false), format, spatial);
 }
@@ -133,7 +148,8 @@ Decision adaptive_pool(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
   const TensorType input = q.tensor(0);
   const Sizes out = q.sizes(1);
-  if (!pools(s, input, spatial) || out.size() != spatial) return Decision::forbid("no rule for this input");
+  if (!pools(s, input, spatial) || out.size() != spatial)
+    return Decision::forbid("no rule for this input");
   const bool structured = with_indices;
   if (!structured && !input.device.is_cpu() && !is_contiguous(s, input)) {
     return Decision::forbid("not modelled on this device");
@@ -151,14 +167,16 @@ template <int spatial, Format format, bool with_indices>
 Decision adaptive_pool_backward(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
   const TensorType grad = q.tensor(0), input = q.tensor(1);
-  if (!pools(s, input, spatial) || grad.rank() != input.rank()) return Decision::forbid("no rule for this input");
+  if (!pools(s, input, spatial) || grad.rank() != input.rank())
+    return Decision::forbid("no rule for this input");
   if (is_empty(s, grad.sizes)) return Decision::forbid("an empty gradient");
   if (!with_indices && !input.device.is_cpu() && !is_contiguous(s, input)) {
     return Decision::forbid("not modelled on this device");
   }
   Sizes sizes = input.sizes;
   for (int d = input.rank() - spatial; d < input.rank(); ++d) sizes[d] = grad.sizes[d];
-  if (with_indices && !equal(s, q.tensor(2).sizes, sizes)) return Decision::forbid("the indices do not fit");
+  if (with_indices && !equal(s, q.tensor(2).sizes, sizes))
+    return Decision::forbid("the indices do not fit");
   return push_gradient(q, input, sizes, format, spatial);
 }
 

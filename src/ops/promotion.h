@@ -14,8 +14,8 @@ namespace smelt {
 inline constexpr DType kDefaultFloat = DType::f32;
 inline constexpr DType kDefaultComplex = DType::c64;
 
-// Sets of dtypes, as ops take them. The types torch computes with in few places only (float8, complex half, the
-// wider unsigned integers) are in none.
+// Sets of dtypes, as ops take them. The types torch computes with in few places only (float8,
+// complex half, the wider unsigned integers) are in none.
 using Kinds = uint8_t;
 inline constexpr Kinds kBool = 1;
 inline constexpr Kinds kInts = 2;    // u8, i8, i16, i32, i64
@@ -32,8 +32,8 @@ inline constexpr Kinds kAll = kNoComplex | kComplexes;
 Kinds kind_of(DType dtype);
 inline bool takes(Kinds kinds, DType dtype) { return (kinds & kind_of(dtype)) != 0; }
 
-// torch.result_type: tensors with dimensions outrank 0-dim tensors, these outrank wrapped numbers; a lower rank
-// counts only where its category is higher. Nothing where torch cannot promote.
+// torch.result_type: tensors with dimensions outrank 0-dim tensors, these outrank wrapped numbers;
+// a lower rank counts only where its category is higher. Nothing where torch cannot promote.
 std::optional<DType> result_type(std::span<const TensorType> operands);
 
 // Integers and booleans become the default float.

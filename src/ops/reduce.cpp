@@ -8,8 +8,8 @@ namespace smelt {
 namespace {
 
 // The reduced dimensions as a mask over those of `self`; nothing where torch refuses.
-std::optional<std::vector<bool>> reduced_dims(const ShapeQuery& q, const TensorType& self, size_t dims,
-                                              bool empty_is_none) {
+std::optional<std::vector<bool>> reduced_dims(const ShapeQuery& q, const TensorType& self,
+                                              size_t dims, bool empty_is_none) {
   if (self.rank() > 64) return std::nullopt;
   std::vector<bool> mask(std::max(self.rank(), 1));
   const std::vector<int64_t> listed = q.is_none(dims) ? std::vector<int64_t>() : q.integers(dims);
@@ -27,8 +27,8 @@ std::optional<std::vector<bool>> reduced_dims(const ShapeQuery& q, const TensorT
 
 }  // namespace
 
-std::optional<Sizes> reduced_sizes(const ShapeQuery& q, const TensorType& self, size_t dims, bool keepdim,
-                                   bool empty_is_none) {
+std::optional<Sizes> reduced_sizes(const ShapeQuery& q, const TensorType& self, size_t dims,
+                                   bool keepdim, bool empty_is_none) {
   const std::optional<std::vector<bool>> mask = reduced_dims(q, self, dims, empty_is_none);
   if (!mask) return std::nullopt;
   Sizes sizes;
@@ -55,10 +55,12 @@ namespace {
 
 constexpr size_t kNoArgument = SIZE_MAX;
 
-bool keeps_dim(const ShapeQuery& q, size_t keepdim) { return keepdim != kNoArgument && q.boolean(keepdim); }
+bool keeps_dim(const ShapeQuery& q, size_t keepdim) {
+  return keepdim != kNoArgument && q.boolean(keepdim);
+}
 
-Decision push_reduced(ShapeQuery& q, const TensorType& self, size_t dims, size_t keepdim, DType dtype,
-                      bool empty_is_none = false) {
+Decision push_reduced(ShapeQuery& q, const TensorType& self, size_t dims, size_t keepdim,
+                      DType dtype, bool empty_is_none = false) {
   std::optional<Sizes> sizes = reduced_sizes(q, self, dims, keeps_dim(q, keepdim), empty_is_none);
   if (!sizes) return Decision::forbid("a bad dimension");
   q.push(fresh(dtype, self.device, std::move(*sizes)));
@@ -71,7 +73,8 @@ Decision total(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   const DType widened = takes(kIntegral, self.dtype) ? DType::i64 : self.dtype;
   const DType result = q.dtype(dtype).value_or(widened);
-  if (!takes(kAll, self.dtype) || !takes(kinds, result)) return Decision::forbid("no rule for this dtype");
+  if (!takes(kAll, self.dtype) || !takes(kinds, result))
+    return Decision::forbid("no rule for this dtype");
   return push_reduced(q, self, dims, keepdim, result);
 }
 
@@ -79,7 +82,8 @@ template <size_t dims, size_t keepdim, size_t dtype>
 Decision mean(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   const DType result = q.dtype(dtype).value_or(self.dtype);
-  if (!takes(kAll, self.dtype) || !takes(kDifferentiable, result)) return Decision::forbid("no rule for this dtype");
+  if (!takes(kAll, self.dtype) || !takes(kDifferentiable, result))
+    return Decision::forbid("no rule for this dtype");
   return push_reduced(q, self, dims, keepdim, result);
 }
 
@@ -98,7 +102,8 @@ Decision all_or_any(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   if (!takes(kAll, self.dtype)) return Decision::forbid("no rule for this dtype");
   // torch keeps bytes for the sake of old programs.
-  return push_reduced(q, self, dims, keepdim, self.dtype == DType::u8 ? DType::u8 : DType::b8, empty_is_none);
+  return push_reduced(q, self, dims, keepdim, self.dtype == DType::u8 ? DType::u8 : DType::b8,
+                      empty_is_none);
 }
 
 // amax, amin, max, min: no value to start from.
@@ -106,7 +111,8 @@ template <size_t dims, size_t keepdim>
 Decision extreme(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   if (!takes(kNoComplex, self.dtype)) return Decision::forbid("no rule for this dtype");
-  if (!reduces_something(q, self, dims)) return Decision::forbid("an empty reduction has no extreme");
+  if (!reduces_something(q, self, dims))
+    return Decision::forbid("an empty reduction has no extreme");
   return push_reduced(q, self, dims, keepdim, self.dtype);
 }
 
@@ -128,7 +134,8 @@ template <Kinds kinds, size_t dim, size_t keepdim>
 Decision value_and_place(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   if (!takes(kinds, self.dtype)) return Decision::forbid("no rule for this dtype");
-  if (!reduces_something(q, self, dim)) return Decision::forbid("an empty reduction has no such value");
+  if (!reduces_something(q, self, dim))
+    return Decision::forbid("an empty reduction has no such value");
   if (Decision made = push_reduced(q, self, dim, keepdim, self.dtype); !made) return made;
   q.push(fresh(DType::i64, self.device, q.results[0]->sizes));
   return Decision::allow();
@@ -140,7 +147,8 @@ Decision kthvalue(ShapeQuery& q) {
   if (!dim) return Decision::forbid("a bad dimension");
   const Size length = self.rank() == 0 ? Size(1) : self.sizes[*dim];
   const Size k = q.size_at(1);
-  if (less(q.symbols(), k, 1) || less(q.symbols(), length, k)) return Decision::forbid("k is out of range");
+  if (less(q.symbols(), k, 1) || less(q.symbols(), length, k))
+    return Decision::forbid("k is out of range");
   return value_and_place<kNumbers, 2, 3>(q);
 }
 
@@ -175,23 +183,49 @@ Decision vector_norm(ShapeQuery& q) {
   if (!takes(kDifferentiable, self.dtype) || !takes(kDifferentiable, dtype)) {
     return Decision::forbid("no rule for this dtype");
   }
-  const bool widens = is_complex(self.dtype) == is_complex(dtype) && promote(self.dtype, dtype) == dtype;
+  const bool widens =
+      is_complex(self.dtype) == is_complex(dtype) && promote(self.dtype, dtype) == dtype;
   if (!widens) return Decision::forbid("the dtype is narrower than the input's");
   if (q.arg(1).is<std::complex<double>>()) return Decision::forbid("a complex order");
   if (!reduces_something(q, self, 2)) return Decision::forbid("some norms of nothing do not exist");
   return push_reduced(q, self, 2, 3, real_of(dtype));
 }
 
-template <size_t dims>
 Decision count_nonzero(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   if (!takes(kAll, self.dtype)) return Decision::forbid("no rule for this dtype");
-  return push_reduced(q, self, dims, kNoArgument, DType::i64);
+  return push_reduced(q, self, 1, kNoArgument, DType::i64);
+}
+
+// (data, reduce, lengths, indices, offsets, axis, unsafe, initial)
+Decision segment_reduce(ShapeQuery& q) {
+  const TensorType data = q.tensor(0);
+  const size_t segments = q.is_tensor(4) ? 4 : 2;
+  if (!takes(kFloats, data.dtype)) return Decision::forbid("no rule for this dtype");
+  if (!q.is_tensor(segments) || !q.is_none(3)) return Decision::forbid("no lengths or offsets");
+  const TensorType ends = q.tensor(segments);
+  const std::optional<int> axis = wrap_dim(q.integer(5), data.rank());
+  if (!axis || *axis != ends.rank() - 1 || ends.device != data.device)
+    return Decision::forbid("a bad axis");
+  Sizes sizes = data.sizes;
+  sizes[*axis] = segments == 4 ? ends.sizes[*axis] - 1 : ends.sizes[*axis];
+  q.push(fresh_like(data, std::move(sizes)));
+  return Decision::allow();
+}
+
+// (grad, output, data, ...)
+Decision segment_reduce_backward(ShapeQuery& q) {
+  const TensorType grad = q.tensor(0), data = q.tensor(2);
+  if (!takes(kFloats, data.dtype) || grad.dtype != data.dtype)
+    return Decision::forbid("no rule for this dtype");
+  q.push(fresh_like(grad, data.sizes));
+  return Decision::allow();
 }
 
 Decision trace(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
-  if (self.rank() != 2 || !takes(kNumbers | kComplexes, self.dtype)) return Decision::forbid("not a matrix of numbers");
+  if (self.rank() != 2 || !takes(kNumbers | kComplexes, self.dtype))
+    return Decision::forbid("not a matrix of numbers");
   q.push(fresh(takes(kInts, self.dtype) ? DType::i64 : self.dtype, self.device, {}));
   return Decision::allow();
 }
@@ -200,6 +234,7 @@ Decision trace(ShapeQuery& q) {
 constexpr size_t kAllDims = 99;
 
 constexpr OpRow kRows[] = {
+    {"aten::_segment_reduce_backward", segment_reduce_backward},
     {"aten::all", all_or_any<kAllDims, kNoArgument, false>},
     {"aten::all.dim", all_or_any<1, 2, false>},
     {"aten::all.dims", all_or_any<1, 2, true>},
@@ -211,8 +246,8 @@ constexpr OpRow kRows[] = {
     {"aten::any.dims", all_or_any<1, 2, true>},
     {"aten::argmax", arg_extreme},
     {"aten::argmin", arg_extreme},
-    {"aten::count_nonzero", count_nonzero<kAllDims>},
-    {"aten::count_nonzero.dim_IntList", count_nonzero<1>},
+    {"aten::count_nonzero", count_nonzero},
+    {"aten::count_nonzero.dim_IntList", count_nonzero},
     {"aten::kthvalue", kthvalue},
     {"aten::linalg_vector_norm", vector_norm},
     {"aten::logsumexp", logsumexp},
@@ -231,6 +266,7 @@ constexpr OpRow kRows[] = {
     {"aten::norm.ScalarOpt_dim", norm},
     {"aten::prod", total<kAll, kAllDims, kNoArgument, 1>},
     {"aten::prod.dim_int", total<kAll, 1, 2, 3>},
+    {"aten::segment_reduce", segment_reduce},
     {"aten::std.correction", variance<false>},
     {"aten::std_mean.correction", variance<true>},
     {"aten::sum", total<kAll, kAllDims, kNoArgument, 1>},

@@ -1,5 +1,6 @@
-// What each aten op means, one row per op. For now a row knows the shape rule: the result types from
-// the arguments, with symbolic sizes kept exactly. An op without a row is typed by the capturing side.
+// What each aten op means, one row per op. For now a row knows the shape rule: the result types
+// from the arguments, with symbolic sizes kept exactly. An op without a row is typed by the
+// capturing side.
 #pragma once
 
 #include <optional>
@@ -26,13 +27,14 @@ class ShapeQuery {
   const Arg& arg(size_t i) const { return args_[i]; }
   bool is_none(size_t i) const { return i >= args_.size() || args_[i].is_none(); }
   bool is_tensor(size_t i) const { return i < args_.size() && args_[i].is<Ref>(); }
-  // The type of a tensor argument; of a number in its place, the 0-dim wrapped-number type torch gives it.
+  // The type of a tensor argument; of a number in its place, the 0-dim wrapped-number type torch
+  // gives it.
   TensorType tensor(size_t i) const;
   const TensorType& type(Ref ref) const { return types_[ref.id]; }
   std::vector<TensorType> tensors(size_t i) const;  // of a tensor list
-  int64_t integer(size_t i) const;                  // a known integer; a symbolic one is specialised
-  Size size_at(size_t i) const;                     // an integer, possibly symbolic
-  Sizes sizes(size_t i) const;                      // of an int list; an int stands for a list of one
+  int64_t integer(size_t i) const;  // a known integer; a symbolic one is specialised
+  Size size_at(size_t i) const;     // an integer, possibly symbolic
+  Sizes sizes(size_t i) const;      // of an int list; an int stands for a list of one
   std::vector<int64_t> integers(size_t i) const;
   bool boolean(size_t i) const;
   double number(size_t i) const;
@@ -52,8 +54,8 @@ class ShapeQuery {
   SymbolTable& symbols_;
 };
 
-// Fills q.results, or says why this rule can't: wrong arguments as well, since PyTorch words those errors
-// itself in the next tier. A rule never throws on user input.
+// Fills q.results, or says why this rule can't: wrong arguments as well, since PyTorch words those
+// errors itself in the next tier. A rule never throws on user input.
 using ShapeRule = Decision (*)(ShapeQuery& q);
 
 struct OpRow {

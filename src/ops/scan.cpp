@@ -1,5 +1,6 @@
 // Ops along one dimension that keep it: cumulative sums, softmax, sorting.
 #include "ops/families.h"
+#include "ops/iterate.h"
 #include "ops/layout.h"
 #include "ops/promotion.h"
 
@@ -15,7 +16,8 @@ Decision cumulative(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   const DType widened = takes(kIntegral, self.dtype) ? DType::i64 : self.dtype;
   const DType dtype = q.dtype(2).value_or(widened);
-  if (!takes(kAll, self.dtype) || !takes(kNumbers | kComplexes, dtype)) return Decision::forbid("no rule for this dtype");
+  if (!takes(kAll, self.dtype) || !takes(kNumbers | kComplexes, dtype))
+    return Decision::forbid("no rule for this dtype");
   if (!has_dim(q, self, 1)) return Decision::forbid("a bad dimension");
   q.push(fresh(dtype, self.device, self.sizes));
   return Decision::allow();
@@ -44,16 +46,37 @@ Decision softmax(ShapeQuery& q) {
   if (!takes(kFloats, self.dtype)) return Decision::forbid("no rule for this dtype");
   if (!has_dim(q, self, 1)) return Decision::forbid("a bad dimension");
   const bool widens = q.boolean(2);
-  if (widens && (self.device.is_cpu() || self.dtype != DType::f16)) return Decision::forbid("no such conversion");
+  if (widens && (self.device.is_cpu() || self.dtype != DType::f16))
+    return Decision::forbid("no such conversion");
   q.push(fresh(widens ? DType::f32 : self.dtype, self.device, self.sizes));
+  return Decision::allow();
+}
+
+// _safe_softmax(self, dim, dtype): where(every value is -inf, 0, softmax(self))
+Decision safe_softmax(ShapeQuery& q) {
+  SymbolTable& s = q.symbols();
+  const TensorType self = q.tensor(0);
+  const DType dtype = q.dtype(2).value_or(self.dtype);
+  const std::optional<int> dim = wrap_dim(q.integer(1), self.rank());
+  if (!takes(kFloats, self.dtype) || !takes(kFloats, dtype) || !dim) {
+    return Decision::forbid("no rule for this dtype or dimension");
+  }
+  Sizes rows = self.sizes;
+  if (!rows.empty()) rows[*dim] = 1;
+  const TensorType operands[] = {fresh(DType::b8, self.device, std::move(rows)),
+                                 fresh(dtype, self.device, {}),
+                                 fresh(dtype, self.device, self.sizes)};
+  q.push(fresh(dtype, self.device, self.sizes, iterated_strides(s, operands, self.sizes)));
   return Decision::allow();
 }
 
 // _softmax_backward_data(grad, output, dim, input_dtype)
 Decision softmax_backward(ShapeQuery& q) {
   const TensorType grad = q.tensor(0), output = q.tensor(1);
-  if (!takes(kFloats, grad.dtype) || grad.dtype != output.dtype) return Decision::forbid("no rule for these dtypes");
-  if (!equal(q.symbols(), grad.sizes, output.sizes)) return Decision::forbid("grad and output differ in sizes");
+  if (!takes(kFloats, grad.dtype) || grad.dtype != output.dtype)
+    return Decision::forbid("no rule for these dtypes");
+  if (!equal(q.symbols(), grad.sizes, output.sizes))
+    return Decision::forbid("grad and output differ in sizes");
   if (!has_dim(q, grad, 2)) return Decision::forbid("a bad dimension");
   const DType input = q.dtype(3).value();
   const bool narrows = !grad.device.is_cpu() && grad.dtype == DType::f32 && input == DType::f16;
@@ -76,10 +99,12 @@ Decision sort(ShapeQuery& q) {
 Decision topk(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   const std::optional<int> dim = wrap_dim(q.integer(2), self.rank());
-  if (!takes(kNumbers, self.dtype) || !dim) return Decision::forbid("no rule for this dtype or dimension");
+  if (!takes(kNumbers, self.dtype) || !dim)
+    return Decision::forbid("no rule for this dtype or dimension");
   const Size length = self.rank() == 0 ? Size(1) : self.sizes[*dim];
   const Size k = q.size_at(1);
-  if (less(q.symbols(), k, 0) || less(q.symbols(), length, k)) return Decision::forbid("k is out of range");
+  if (less(q.symbols(), k, 0) || less(q.symbols(), length, k))
+    return Decision::forbid("k is out of range");
   Sizes sizes = self.sizes;
   if (!sizes.empty()) sizes[*dim] = k;
   q.push(fresh_like(self, sizes));
@@ -90,6 +115,7 @@ Decision topk(ShapeQuery& q) {
 constexpr OpRow kRows[] = {
     {"aten::_log_softmax", softmax},
     {"aten::_log_softmax_backward_data", softmax_backward},
+    {"aten::_safe_softmax", safe_softmax},
     {"aten::_softmax", softmax},
     {"aten::_softmax_backward_data", softmax_backward},
     {"aten::cummax", cumulative_extreme},

@@ -4,7 +4,8 @@
 namespace smelt {
 namespace {
 
-// The type of a number in a tensor's place: torch wraps it in a 0-dim CPU tensor of the widest type.
+// The type of a number in a tensor's place: torch wraps it in a 0-dim CPU tensor of the widest
+// type.
 TensorType wrapped_type(const Arg& number) {
   TensorType type;
   type.wrapped_number = true;

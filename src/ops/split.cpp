@@ -16,24 +16,28 @@ Decision push_pieces(ShapeQuery& q, const TensorType& self, int dim, const Sizes
     start = start + length;
     q.push(std::move(piece));
   }
-  if (!equal(q.symbols(), start, self.sizes[dim])) return Decision::forbid("the lengths do not add up");
+  if (!equal(q.symbols(), start, self.sizes[dim]))
+    return Decision::forbid("the lengths do not add up");
   return Decision::allow();
 }
 
-// split(self, split_size, dim): pieces of one size, the last may be smaller. How many is part of the program.
+// split(self, split_size, dim): pieces of one size, the last may be smaller. How many is part of
+// the program.
 Decision split(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
   const TensorType self = q.tensor(0);
   const std::optional<int> dim = wrap_dim(q.integer(2), self.rank());
   const Size length = q.size_at(1);
-  if (self.rank() == 0 || !dim || less(s, length, 0)) return Decision::forbid("a bad dimension or size");
+  if (self.rank() == 0 || !dim || less(s, length, 0))
+    return Decision::forbid("a bad dimension or size");
   const Size size = self.sizes[*dim];
   if (equal(s, length, 0)) {
     if (!equal(s, size, 0)) return Decision::forbid("pieces of size 0");
     return push_pieces(q, self, *dim, {0});
   }
   const Size pieces = floor_div(size + length - 1, length);
-  const int64_t count = std::max<int64_t>(pieces.is_known() ? pieces.known() : s.specialise(pieces), 1);
+  const int64_t count =
+      std::max<int64_t>(pieces.is_known() ? pieces.known() : s.specialise(pieces), 1);
   Sizes lengths(count, length);
   lengths.back() = size - length * (count - 1);
   return push_pieces(q, self, *dim, lengths);

@@ -6,14 +6,17 @@
 namespace smelt {
 namespace {
 
-// A tensor of `sizes` in the format the strides of `like` suggest; contiguous with one spatial dimension.
+// A tensor of `sizes` in the format the strides of `like` suggest; contiguous with one spatial
+// dimension.
 TensorType formatted(SymbolTable& s, const TensorType& like, const Sizes& sizes) {
   return fresh(like.dtype, like.device, sizes, *format_strides(sizes, suggested_format(s, like)));
 }
 
 // The sizes of an output; nothing where one is not positive.
-std::optional<Sizes> resized(SymbolTable& s, const Sizes& input, const Sizes& output, size_t spatial) {
-  if (input.size() != spatial + 2 || output.size() != spatial || is_empty(s, input)) return std::nullopt;
+std::optional<Sizes> resized(SymbolTable& s, const Sizes& input, const Sizes& output,
+                             size_t spatial) {
+  if (input.size() != spatial + 2 || output.size() != spatial || is_empty(s, input))
+    return std::nullopt;
   Sizes sizes(input.begin(), input.begin() + 2);
   for (const Size& size : output) {
     if (less(s, size, 1)) return std::nullopt;
@@ -27,7 +30,8 @@ template <size_t spatial>
 Decision upsample(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   const std::optional<Sizes> sizes = resized(q.symbols(), self.sizes, q.sizes(1), spatial);
-  if (!sizes || !takes(kFloats, self.dtype)) return Decision::forbid("no rule for these sizes or dtypes");
+  if (!sizes || !takes(kFloats, self.dtype))
+    return Decision::forbid("no rule for these sizes or dtypes");
   q.push(formatted(q.symbols(), self, *sizes));
   return Decision::allow();
 }
@@ -44,7 +48,8 @@ Decision upsample_backward(ShapeQuery& q) {
   if (!sizes || !takes(kFloats, grad.dtype) || !equal(q.symbols(), grad.sizes, *sizes)) {
     return Decision::forbid("the gradient does not fit");
   }
-  q.push(layout == Gradient::contiguous ? fresh_like(grad, input) : formatted(q.symbols(), grad, input));
+  q.push(layout == Gradient::contiguous ? fresh_like(grad, input)
+                                        : formatted(q.symbols(), grad, input));
   return Decision::allow();
 }
 

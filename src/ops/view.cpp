@@ -36,15 +36,20 @@ Decision t(ShapeQuery& q) {
   return push_view(q, transposed(self, 0, self.rank() < 2 ? 0 : 1));
 }
 
-Decision transpose(ShapeQuery& q) { return push_view(q, transposed(q.tensor(0), q.integer(1), q.integer(2))); }
+Decision transpose(ShapeQuery& q) {
+  return push_view(q, transposed(q.tensor(0), q.integer(1), q.integer(2)));
+}
 
 Decision permute(ShapeQuery& q) { return push_view(q, permuted(q.tensor(0), q.integers(1))); }
 
-Decision expand(ShapeQuery& q) { return push_view(q, expanded(q.symbols(), q.tensor(0), q.sizes(1))); }
+Decision expand(ShapeQuery& q) {
+  return push_view(q, expanded(q.symbols(), q.tensor(0), q.sizes(1)));
+}
 
 // slice(self, dim, start, end, step); `at` is where dim stands.
 MaybeType slice_of(const ShapeQuery& q, const TensorType& self, size_t at) {
-  return sliced(q.symbols(), self, q.integer(at), maybe_size(q, at + 1), maybe_size(q, at + 2), q.size_at(at + 3));
+  return sliced(q.symbols(), self, q.integer(at), maybe_size(q, at + 1), maybe_size(q, at + 2),
+                q.size_at(at + 3));
 }
 
 Decision slice(ShapeQuery& q) { return push_view(q, slice_of(q, q.tensor(0), 1)); }
@@ -54,8 +59,10 @@ Decision narrow_copy(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   const std::optional<int> dim = wrap_dim(q.integer(1), self.rank());
   const Size start = q.size_at(2), length = q.size_at(3);
-  if (self.rank() == 0 || !dim || less(s, start, 0) || less(s, length, 0)) return Decision::forbid("a bad range");
-  if (less(s, self.sizes[*dim], start + length)) return Decision::forbid("the range leaves the tensor");
+  if (self.rank() == 0 || !dim || less(s, start, 0) || less(s, length, 0))
+    return Decision::forbid("a bad range");
+  if (less(s, self.sizes[*dim], start + length))
+    return Decision::forbid("the range leaves the tensor");
   return push_view(q, sliced(s, self, *dim, start, start + length, 1));
 }
 
@@ -72,7 +79,9 @@ Decision squeeze(ShapeQuery& q) {
   return push_view(q, squeezed(q.symbols(), self, dims));
 }
 
-Decision squeeze_dims(ShapeQuery& q) { return push_view(q, squeezed(q.symbols(), q.tensor(0), q.integers(1))); }
+Decision squeeze_dims(ShapeQuery& q) {
+  return push_view(q, squeezed(q.symbols(), q.tensor(0), q.integers(1)));
+}
 
 MaybeType diagonal_at(const ShapeQuery& q, const TensorType& self, size_t at) {
   return diagonal_of(q.symbols(), self, q.integer(at), q.integer(at + 1), q.integer(at + 2));
@@ -85,7 +94,8 @@ Decision unfold(ShapeQuery& q) {
 }
 
 Decision as_strided(ShapeQuery& q) {
-  return push_view(q, restrided(q.symbols(), q.tensor(0), q.sizes(1), q.sizes(2), maybe_size(q, 3)));
+  return push_view(q,
+                   restrided(q.symbols(), q.tensor(0), q.sizes(1), q.sizes(2), maybe_size(q, 3)));
 }
 
 Decision view_as_real(ShapeQuery& q) {
@@ -102,8 +112,10 @@ Decision view_as_real(ShapeQuery& q) {
 Decision view_as_complex(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
   TensorType self = q.tensor(0);
-  const bool has_pairs = self.rank() > 0 && equal(s, self.sizes.back(), 2) && equal(s, self.strides.back(), 1);
-  const bool has_dtype = self.dtype == DType::f16 || self.dtype == DType::f32 || self.dtype == DType::f64;
+  const bool has_pairs =
+      self.rank() > 0 && equal(s, self.sizes.back(), 2) && equal(s, self.strides.back(), 1);
+  const bool has_dtype =
+      self.dtype == DType::f16 || self.dtype == DType::f32 || self.dtype == DType::f64;
   if (!has_pairs || !has_dtype) return Decision::forbid("the last dimension holds no pairs");
   self.dtype = *complex_of(self.dtype);
   self.sizes.pop_back();
@@ -143,7 +155,8 @@ Decision copied(ShapeQuery& q) {
 Decision written(ShapeQuery& q, const MaybeType& view) {
   const TensorType self = q.tensor(0), source = q.tensor(1);
   if (!view) return Decision::forbid("there is no such view of the tensor");
-  if (!equal(q.symbols(), view->sizes, source.sizes)) return Decision::forbid("src has not the sizes of the view");
+  if (!equal(q.symbols(), view->sizes, source.sizes))
+    return Decision::forbid("src has not the sizes of the view");
   if (self.conj || self.neg) return Decision::forbid("the tensor has a lazy bit");
   q.push(exact_clone(q.symbols(), self));
   return Decision::allow();
@@ -158,7 +171,8 @@ Decision select_scatter(ShapeQuery& q) {
 Decision diagonal_scatter(ShapeQuery& q) { return written(q, diagonal_at(q, q.tensor(0), 2)); }
 
 Decision as_strided_scatter(ShapeQuery& q) {
-  if (!is_contiguous(q.symbols(), q.tensor(0))) return Decision::forbid("torch takes contiguous inputs only");
+  if (!is_contiguous(q.symbols(), q.tensor(0)))
+    return Decision::forbid("torch takes contiguous inputs only");
   return written(q, restrided(q.symbols(), q.tensor(0), q.sizes(2), q.sizes(3), maybe_size(q, 4)));
 }
 
@@ -174,16 +188,21 @@ Decision spread_gradient(ShapeQuery& q, const MaybeType& view) {
 
 TensorType zeros_like_input(const ShapeQuery& q) { return fresh_like(q.tensor(0), q.sizes(1)); }
 
-Decision slice_backward(ShapeQuery& q) { return spread_gradient(q, slice_of(q, zeros_like_input(q), 2)); }
+Decision slice_backward(ShapeQuery& q) {
+  return spread_gradient(q, slice_of(q, zeros_like_input(q), 2));
+}
 
 Decision select_backward(ShapeQuery& q) {
   return spread_gradient(q, selected(q.symbols(), zeros_like_input(q), q.integer(2), q.size_at(3)));
 }
 
-Decision diagonal_backward(ShapeQuery& q) { return spread_gradient(q, diagonal_at(q, zeros_like_input(q), 2)); }
+Decision diagonal_backward(ShapeQuery& q) {
+  return spread_gradient(q, diagonal_at(q, zeros_like_input(q), 2));
+}
 
 Decision unfold_backward(ShapeQuery& q) {
-  const MaybeType view = unfolded(q.symbols(), zeros_like_input(q), q.integer(2), q.size_at(3), q.size_at(4));
+  const MaybeType view =
+      unfolded(q.symbols(), zeros_like_input(q), q.integer(2), q.size_at(3), q.size_at(4));
   if (view && !equal(q.symbols(), view->sizes, q.tensor(0).sizes)) {
     return Decision::forbid("the gradient has not the sizes of the view");
   }

@@ -75,6 +75,7 @@ std::string key_of(const Node& node) {
   std::string key = node.op.str();
   key += '\0';
   key += node.traits.view ? 'v' : 'n';
+  key += node.traits.grad ? 'g' : 'n';
   KeyWriter writer{key};
   for (const Arg& arg : node.args) writer.write(arg);
   return key;

@@ -38,6 +38,7 @@ std::string step_line(const Step& step) {
     line += (i == 0 ? ": " : ", ") + (step.results[i] < 0 ? "_" : step.types.at(i).str());
   }
   if (step.visible) line += "  visible";
+  if (step.grad) line += "  grad";
   if (!step.release.empty()) line += "  release " + names(step.release);
   return line;
 }

@@ -21,6 +21,7 @@ struct Step {
   // The result is a view of a tensor that the caller sees: made so that autograd knows it as a
   // view.
   bool visible = false;
+  bool grad = false;              // runs with the grad mode on: its kernel looks at it
   std::vector<TensorType> types;  // one per result, for checks; of an undefined one it says nothing
 };
 

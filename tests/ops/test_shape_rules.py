@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from shape_check import ShapeChecker, first_of_each
 
 EVERYTHING = os.environ.get("SMELT_SHAPES_ALL") == "1"
-SAMPLES = None if EVERYTHING else 6
+SAMPLES = None if EVERYTHING else 2  # of each dtype; of float32 three times as many
 DTYPES = [torch.float32, torch.int64, torch.bfloat16, torch.complex64, torch.bool]
 # Ops that take long, crash, or read from outside.
 LEFT_OUT = {"empty_quantized"}
@@ -27,7 +27,8 @@ LEFT_OUT = {"empty_quantized"}
 
 def samples_of(op, dtype, requires_grad):
     try:
-        yield from itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=requires_grad), SAMPLES)
+        few = SAMPLES * 3 if SAMPLES and dtype == torch.float32 else SAMPLES
+        yield from itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=requires_grad), few)
     except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError):
         return
 
@@ -84,7 +85,9 @@ def run_errors(checker, op):
 def checker():
     torch.manual_seed(0)
     checker = ShapeChecker()
-    with warnings.catch_warnings():
+    # OpInfo seeds before each sample, and torch.manual_seed writes down the stack for each device it has not started.
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.setattr(torch, "manual_seed", torch.default_generator.manual_seed)
         warnings.simplefilter("ignore")
         for op in op_db:
             if op.name in LEFT_OUT:

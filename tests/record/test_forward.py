@@ -41,7 +41,7 @@ PROGRAMS = {
     "neg input": (lambda y: (y * 2, y + 1, y), rand(3, 3, dtype=torch.complex64).conj().imag),
     "fft": (lambda a: (torch.fft.rfft(a), torch.fft.irfft(torch.fft.rfft(a) * 2), torch.fft.fft2(a), torch.fft.fftshift(a), torch.stft(a[0], 4, window=torch.ones(4), return_complex=True)), rand(4, 6)),
     "linalg": (lambda a, b: (torch.linalg.inv(a), torch.linalg.solve(a, b), torch.linalg.cholesky(a), *torch.linalg.eigh(a), torch.linalg.det(a), *torch.linalg.qr(a), torch.linalg.norm(b), torch.linalg.svdvals(b), torch.linalg.matrix_exp(a / 9)), positive(4), rand(4, 2)),
-    "convolutions": (lambda a, w: (F.conv2d(a, w, padding=1), F.conv2d(a, w, stride=2), F.conv_transpose2d(a, w.transpose(0, 1)), F.conv1d(a[0], w[0, :, :, :1].expand(3, 8, 3), padding=2)), rand(2, 3, 8, 8), rand(3, 3, 3, 3)),
+    "convolutions": (lambda a, w: (F.conv2d(a, w, padding=1), F.conv2d(a, w, stride=2), F.conv_transpose2d(a, w.transpose(0, 1)), F.conv1d(a[0], a[1, :, :, :3], padding=2)), rand(2, 3, 8, 8), rand(3, 3, 3, 3)),
     "pools": (lambda a: (F.max_pool2d(a, 2), F.avg_pool2d(a, 3, 1), F.adaptive_avg_pool2d(a, 2), *F.max_pool2d(a, 2, return_indices=True)), rand(2, 3, 8, 8)),
     "resizing": (lambda a: (F.interpolate(a, scale_factor=2, mode="bilinear"), F.interpolate(a, size=3), F.pad(a, (1, 1, 1, 1), mode="reflect"), F.pixel_shuffle(a, 2)), rand(1, 4, 4, 4)),
     "losses": (lambda a, t: (F.cross_entropy(a, t), F.mse_loss(a, a * 2), F.nll_loss(a.log_softmax(1), t), F.binary_cross_entropy_with_logits(a, a.sigmoid()), F.huber_loss(a, a + 1)), rand(4, 6), torch.tensor([0, 5, 2, 1])),

@@ -22,7 +22,7 @@ def test_autocast_inside():
     def fn(a, b):
         with torch.autocast("cpu", dtype=bf16):
             y = a @ b.t()
-            z = F.softmax(y, -1)
+            z = F.mse_loss(y, y * 2)
             with torch.autocast("cpu", enabled=False):
                 w = a @ b.t()
         return y, z, w, a @ b.t()
@@ -171,17 +171,25 @@ def test_modes_set_inside_stay_set_as_in_eager():
         torch.set_grad_enabled(True)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_default_dtype_inside(dtype):
+def test_default_dtype():
     def fn(x):
         before = torch.get_default_dtype()
-        torch.set_default_dtype(dtype)
+        torch.set_default_dtype(torch.float64)
         try:
-            return torch.zeros(2) + 1, torch.tensor(1.5), x * 1.5
+            return torch.zeros(2) + 1, x * 1.5
         finally:
             torch.set_default_dtype(before)
 
-    check(fn, torch.ones(2))
+    with pytest.raises(smelt.RecordError, match="default dtype"):
+        smelt.record(fn, torch.ones(2))
+    graph = smelt.record(lambda n: n * 1.5, torch.arange(3))
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(smelt.Error, match="default dtype"):
+            graph.run(torch.arange(3))
+        check(lambda n: (n * 1.5, torch.zeros(2), torch.full((2,), 0.5), torch.arange(3.0)), torch.arange(3))
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_torch_function_and_dispatch_modes():

@@ -100,7 +100,11 @@ c10::TypePtr strip_optional(c10::TypePtr type) {
 }
 
 Arg scalar_arg(const at::Scalar& value) {
-  if (value.isSymbolic()) return Arg(to_size(value.toSymInt()));
+  if (value.isSymbolic()) {
+    if (value.isBoolean()) return Arg(value.toBool());
+    if (value.isFloatingPoint()) return Arg(value.toSymFloat().guard_float(__FILE__, __LINE__));
+    return Arg(to_size(value.toSymInt()));
+  }
   if (value.isBoolean()) return Arg(value.toBool());
   if (value.isIntegral(/*includeBool=*/false)) return Arg(Size(value.toLong()));
   if (value.isComplex()) {
@@ -132,6 +136,8 @@ Arg to_arg(const c10::IValue& value, const c10::TypePtr& declared, const ArgWrit
   if (value.isBool()) return Arg(value.toBool());
   if (value.isDouble()) return Arg(value.toDouble());
   if (value.isSymInt()) return Arg(to_size(value.toSymInt()));
+  if (value.isSymFloat()) return Arg(value.toSymFloat().guard_float(__FILE__, __LINE__));
+  if (value.isSymBool()) return Arg(value.toSymBool().guard_bool(__FILE__, __LINE__));
   if (value.isComplexDouble() || value.isScalar()) return scalar_arg(value.toScalar());
   if (value.isString()) return Arg(value.toStringRef());
   if (value.isDevice()) return Arg(to_device(value.toDevice()));

@@ -50,8 +50,12 @@ class Finisher {
     drop_unused_inputs();
     graph_.symbols = *recorder_.symbols_;
     graph_.symbols.set_locator({});
-    return {std::move(graph_), std::move(recorder_.captured_), std::move(recorder_.opaque_),
-            std::move(returned_input_), std::move(recorder_.same_argument_)};
+    return {std::move(graph_),
+            std::move(recorder_.captured_),
+            std::move(recorder_.opaque_),
+            std::move(returned_input_),
+            std::move(recorder_.same_argument_),
+            recorder_.default_dtype_};
   }
 
  private:
@@ -59,6 +63,7 @@ class Finisher {
     ValueId value = -1;
     int32_t same_as = -1;   // the input it is
     int32_t alias_of = -1;  // the input whose memory it shows
+    bool conj = false;
     const c10::TensorImpl* tensor = nullptr;
   };
   struct Grad {
@@ -84,6 +89,7 @@ class Finisher {
           recorder_.refuse(
               "the function returned a tensor wrapper (of vmap, say) that outlives its transform");
         output.value = current(tensor);
+        output.conj = tensor.is_conj();
         output.tensor = tensor.unsafeGetTensorImpl();
         auto same = recorder_.input_of_twin_.find(tensor.unsafeGetTensorImpl());
         if (same != recorder_.input_of_twin_.end()) output.same_as = same->second;
@@ -134,11 +140,26 @@ class Finisher {
   ValueId copy(ValueId value) {
     static const OpName kClone("aten::clone");
     TensorType type = graph_.type(value);
+    type.conj = type.neg = false;  // a copy is what they say
     const bool dense = type.numel().is(0) || is_dense(type);
     if (!dense) type.strides = contiguous_strides(type.sizes);
     type.offset = 0;
     const std::optional<TensorType> types[] = {type};
     return graph_.nodes[graph_.add_node(kClone, {Arg(Ref{value}), Arg(None{})}, types)].results[0];
+  }
+  // The value as a tensor whose conjugate bit is as in eager: a write through x.conj() leaves it on
+  // the value of x, or takes it from the view's.
+  ValueId with_conj(ValueId value, bool conj) {
+    static const OpName kPhysical("aten::_conj_physical"), kConj("aten::_conj");
+    if (graph_.type(value).conj == conj) return value;
+    if (!conj) return copy(value);
+    std::optional<TensorType> types[] = {graph_.type(value)};
+    types[0]->offset = 0;
+    const NodeId physical = graph_.add_node(kPhysical, {Arg(Ref{value})}, types);
+    types[0]->conj = true;
+    const NodeId view = graph_.add_node(kConj, {Arg(Ref{graph_.nodes[physical].results[0]})}, types,
+                                        Traits{.view = true});
+    return graph_.nodes[view].results[0];
   }
   static bool is_dense(const TensorType& type) {
     std::vector<std::pair<Size, Size>> dims;
@@ -189,7 +210,10 @@ class Finisher {
     for (Grad& grad : grads_)
       if (grad.same_as < 0) own(grad.value);
     for (Output& output : outputs_)
-      if (output.same_as < 0 && output.alias_of < 0) own(output.value);
+      if (output.value >= 0 && output.same_as < 0 && output.alias_of < 0) {
+        own(output.value);
+        output.value = with_conj(output.value, output.conj);
+      }
   }
 
   void emit_writes() {
@@ -238,7 +262,10 @@ class Finisher {
   ValueId reroot(ValueId value, ValueId root, ValueId new_root) {
     if (value == root) return new_root;
     const Node node = graph_.nodes[graph_.values[value].node];
-    SMELT_CHECK(node.traits.view, "an output that aliases an input is not a view of it");
+    if (!node.traits.view)
+      recorder_.refuse(
+          "the function returns a view of a tensor from outside that " + node.op.str() +
+          " stands for, so that the graph could not return such a view; return a clone() of it");
     std::vector<Arg> args = node.args;
     bool first = true;
     for (Arg& arg : args)
@@ -257,6 +284,13 @@ class Finisher {
     return graph_.nodes[copy].results[graph_.values[value].result];
   }
 
+  ValueId detach(ValueId value) {
+    static const OpName kDetach("aten::detach");
+    const std::optional<TensorType> types[] = {graph_.type(value)};
+    const NodeId node = graph_.add_node(kDetach, {Arg(Ref{value})}, types, Traits{.view = true});
+    return graph_.nodes[node].results[0];
+  }
+
   void emit_outputs() {
     std::unordered_map<const c10::TensorImpl*, ValueId>
         done;  // one tensor returned twice stays one
@@ -265,9 +299,9 @@ class Finisher {
         output.value = after_[output.same_as];
       } else if (output.alias_of >= 0) {
         const auto [known, is_new] = done.try_emplace(output.tensor, -1);
-        if (is_new)
-          known->second =
-              reroot(output.value, view_root_[output.alias_of], after_[output.alias_of]);
+        const ValueId whole = after_[output.alias_of];
+        if (is_new) known->second = reroot(output.value, view_root_[output.alias_of], whole);
+        if (known->second == whole) known->second = detach(whole);  // x.data: not x itself
         output.value = known->second;
       }
       graph_.outputs.push_back(output.value);

@@ -17,15 +17,18 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/each_tensor.h"
+#include "capture/dispatch/eager_path.h"
 #include "capture/dispatch/inplace_check.h"
 #include "capture/dispatch/keys.h"
 #include "capture/dispatch/recorder.h"
+#include "capture/dispatch/restride.h"
 
 namespace smelt {
 namespace {
@@ -34,6 +37,13 @@ using at::functionalization::impl::isFunctionalTensor;
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 using torch::jit::Stack;
+
+void (*raise_hook)(const std::string& message) = nullptr;
+
+[[noreturn]] void raise(const std::string& message) {
+  if (raise_hook) raise_hook(message);
+  throw Error(message);
+}
 
 DispatchKeySet below_top(DispatchKeySet keys) {
   return keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, kTopKey);
@@ -73,10 +83,10 @@ Arguments take_arguments(Recorder* recorder, Stack* stack, size_t first) {
         }
         real = Recorder::real_of_twin(tensor);  // another thread is recording with this tensor
         if (!real.defined())
-          throw Error(
+          raise(
               "a tensor that was made while smelt recorded a function was used after the recording "
-              "ended; it "
-              "has no contents. Return it from the recorded function instead of storing it");
+              "ended; it has no contents. Return it from the recorded function instead of storing "
+              "it");
         seen.replaced = true;
       }
       if (!recorder || !needs_twin(real) || recorder->is_rng_state(real)) return real;
@@ -167,6 +177,56 @@ bool functionalize_fused(const OpInfo& op, Stack* stack, size_t first) {
   return true;
 }
 
+// bernoulli_ fills memory in the order of the strides, and bernoulli, to which functionalization
+// turns it, fills a contiguous tensor: other elements, and another layout. So the op itself is
+// written down, on a copy.
+bool record_bernoulli(Recorder& recorder, const OpInfo& op, Stack* stack, size_t first) {
+  if (op.handle.schema().name() != "aten::bernoulli_") return false;
+  const at::Tensor self = (*stack)[first].toTensor();
+  if (!isFunctionalTensor(self)) return false;  // a wrapper of vmap, unwrapped first
+  const TensorType type = type_of(self);
+  if (type.strides == contiguous_strides(type.sizes)) return false;
+  if (self.requires_grad() && at::GradMode::is_enabled())
+    recorder.refuse("bernoulli_() on a tensor that requires grad and is not contiguous");
+  const StridesBefore strides(self);
+  for (size_t i = first; i < stack->size(); ++i)
+    map_tensors((*stack)[i], [](const at::Tensor& tensor) {
+      at::functionalization::impl::sync(tensor);
+      return at::functionalization::impl::from_functional_tensor(tensor);
+    });
+  recorder.record(op, stack);
+  for (const auto& [position, value] : recorder.take_silent_writes()) write_functional(self, value);
+  strides.restore();
+  torch::autograd::impl::bump_version(self);
+  stack->back() = self;
+  return true;
+}
+
+// normal_ deals its numbers out in one way to dense memory and in another where there are gaps;
+// functionalization would put a dense tensor in the place of the one with gaps.
+void refuse_gaps(Recorder& recorder, const OpInfo& op, const Stack& stack, size_t first) {
+  static const OpName kNormal("aten::normal_");
+  if (op.name == kNormal && !stack[first].toTensor().is_non_overlapping_and_dense())
+    recorder.refuse("normal_() on a part of a tensor that has gaps; fill a tensor and copy_() it");
+}
+
+// The one in-place op that functionalization has no kernel for.
+bool rewrite_polygamma(const OpInfo& op, Stack* stack, size_t first) {
+  static const OpName kInplace("aten::polygamma_");
+  if (op.name != kInplace) return false;
+  static const auto polygamma =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::polygamma", "");
+  const at::Tensor self = (*stack)[first].toTensor();
+  (*stack)[first] = (*stack)[first + 1];
+  (*stack)[first + 1] = self.clone();  // its derivative reads what was there before
+  polygamma.callBoxed(stack);
+  TORCH_CHECK(self.scalar_type() == stack->back().toTensor().scalar_type(), "result type ",
+              stack->back().toTensor().scalar_type(), " can't be cast to the desired output type ",
+              self.scalar_type());
+  stack->back() = self.copy_(stack->back().toTensor());
+  return true;
+}
+
 void refuse_storage(Recorder& recorder, const OpInfo& op, const Stack& stack, size_t first) {
   for (size_t i = first; i < stack.size(); ++i)
     if (stack[i].isStorage())
@@ -184,7 +244,7 @@ void refuse_foreign_mutation(Recorder& recorder, const OpInfo& op) {
 
 void call_through(Recorder& recorder, const OpInfo& op, DispatchKeySet keys, Stack* stack,
                   size_t first) {
-  const InplaceCheck check(op, *stack, first);
+  const InplaceCheck check(recorder, op, *stack, first);
   std::vector<c10::IValue> arguments;
   if (!op.silent_writes.empty())
     arguments.assign(stack->begin() + static_cast<ptrdiff_t>(first), stack->end());
@@ -197,7 +257,7 @@ void call_through(Recorder& recorder, const OpInfo& op, DispatchKeySet keys, Sta
   for (const auto& [position, value] : recorder.take_silent_writes())
     if (isFunctionalTensor(arguments[position].toTensor()))
       write_functional(arguments[position].toTensor(), value);
-  check.after(recorder);
+  check.after();
 }
 
 void top_kernel(const c10::OperatorHandle& handle, DispatchKeySet keys, Stack* stack) {
@@ -221,8 +281,14 @@ void top_kernel(const c10::OperatorHandle& handle, DispatchKeySet keys, Stack* s
   }
   if (!arguments.any_tensor && record_factory(*recorder, op, keys, stack, first)) return;
   refuse_foreign_mutation(*recorder, op);
-  if (op.is_mutable) refuse_storage(*recorder, op, *stack, first);
-  if (reroute_batch_norm(op, stack, first) || functionalize_fused(op, stack, first)) return;
+  if (op.is_mutable) {
+    refuse_storage(*recorder, op, *stack, first);
+    refuse_gaps(*recorder, op, *stack, first);
+  }
+  if (reroute_batch_norm(op, stack, first) || functionalize_fused(op, stack, first) ||
+      record_bernoulli(*recorder, op, stack, first) || rewrite_polygamma(op, stack, first) ||
+      take_eager_path(op, stack, first))
+    return;
   if (arguments.replaced)
     handle.callBoxed(stack);
   else
@@ -232,13 +298,14 @@ void top_kernel(const c10::OperatorHandle& handle, DispatchKeySet keys, Stack* s
 void record_kernel(const c10::OperatorHandle& handle, DispatchKeySet, Stack* stack) {
   Recorder* recorder = Recorder::current();
   if (!recorder)
-    throw Error(
-        handle.schema().name() +
-        " was called on a tensor of a recording from a thread that does not take part in it");
+    raise(handle.schema().name() +
+          " was called on a tensor of a recording from a thread that does not take part in it");
   recorder->record(op_info(handle), stack);
 }
 
 }  // namespace
+
+void set_raise(void (*raise)(const std::string& message)) { raise_hook = raise; }
 
 TORCH_LIBRARY_IMPL(_, DeferredInit, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&top_kernel>());

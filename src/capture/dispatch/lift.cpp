@@ -25,6 +25,14 @@ Decision can_lift(const at::Tensor& real) {
   if (real.is_nested()) return forbid("a nested tensor");
   if (real.key_set().has(c10::DispatchKey::Python))
     return forbid("a tensor subclass with __torch_dispatch__");
+  if (recording_inside(real))
+    return Decision::forbid(
+        "a tensor that was made in an earlier recording has no contents; return it from the "
+        "recorded function instead of storing it");
+  if (recording_inside(real))
+    return Decision::forbid(
+        "a tensor that was made in an earlier recording has no contents; return it from the "
+        "function that was recorded there instead of storing it");
   if (at::functionalization::impl::isFunctionalTensor(real))
     return forbid("a functional tensor of another tracer");
   if (!to_dtype(real.scalar_type()))
@@ -33,6 +41,13 @@ Decision can_lift(const at::Tensor& real) {
   if (!real.has_storage()) return forbid("a tensor without storage");
   return Decision::allow();
 }
+
+// Hangs on a twin and leads back to the real tensor. Copies of the twin carry it too, hence `twin`.
+struct RealTensor final : c10::BackendMeta {
+  RealTensor(at::Tensor r, const c10::TensorImpl* t) : real(std::move(r)), twin(t) {}
+  at::Tensor real;
+  const c10::TensorImpl* twin;
+};
 
 // Strides as expressions of the symbolic sizes: the densely packed dimensions, innermost first,
 // count up.
@@ -117,6 +132,8 @@ at::Tensor Recorder::lift(const at::Tensor& real, Source source, int32_t index,
   at::Tensor twin = at::functionalization::impl::to_functional_tensor(make_tensor(value));
   auto* storage = twin.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   storage->set_throw_on_mutable_data_ptr();
+  twin.unsafeGetTensorImpl()->set_backend_meta(
+      c10::make_intrusive<RealTensor>(real, twin.unsafeGetTensorImpl()));
   if (real.requires_grad()) twin.set_requires_grad(true);
   inputs_.push_back({real, twin, storage, {}, real.is_leaf()});
   input_of_real_.emplace(real.unsafeGetTensorImpl(), input);
@@ -131,6 +148,11 @@ at::Tensor Recorder::lift(const at::Tensor& real, Source source, int32_t index,
   }
   if (options_.on_lift) options_.on_lift(real, twin);
   return twin;
+}
+
+at::Tensor Recorder::real_of_twin(const at::Tensor& twin) {
+  const auto* meta = dynamic_cast<RealTensor*>(twin.unsafeGetTensorImpl()->get_backend_meta());
+  return meta && meta->twin == twin.unsafeGetTensorImpl() ? meta->real : at::Tensor();
 }
 
 // Hooks live in the real tensor's autograd state. C++ ones are shared with the twin here, Python

@@ -16,12 +16,15 @@ struct SilentWriter {
   int when;  // the bool argument that makes it write
 };
 
-// Ops that update running statistics without an annotation in their schema.
+// Ops that update running statistics without an annotation in their schema, and other ops that are
+// written down as changing copies of their arguments.
 const SilentWriter kSilentWriters[] = {
     {"aten::cudnn_batch_norm", {3, 4}, 5},
     {"aten::miopen_batch_norm", {3, 4}, 5},
     {"aten::batch_norm_gather_stats", {3, 4}, -1},
     {"aten::batch_norm_gather_stats_with_counts", {3, 4}, -1},
+    // This one says so, but see record_bernoulli in kernels.cpp.
+    {"aten::bernoulli_", {0}, -1},
 };
 
 // Views that say nothing of it in their schema.
@@ -41,6 +44,12 @@ Traits traits_of(const c10::OperatorHandle& handle, const std::string& name) {
 // Indices give a shape of their own; a mask (a u8 one too) gives as many elements as it is true
 // for.
 bool depends_on_masks_only(const std::string& name) { return name == "aten::index.Tensor"; }
+
+// oneDNN's RNN keeps a workspace for the backward, and rounds in another way, where gradients are
+// on. A kernel of someone else may look as well.
+bool may_read_grad_mode(const OpInfo& op) {
+  return op.is_custom || op.name.str() == "aten::mkldnn_rnn_layer";
+}
 
 bool returns_literal(const c10::FunctionSchema& schema) {
   return std::any_of(schema.returns().begin(), schema.returns().end(),
@@ -66,6 +75,7 @@ OpInfo make_info(const c10::OperatorHandle& handle) {
   info.data_dependent =
       handle.hasTag(at::Tag::dynamic_output_shape) || handle.hasTag(at::Tag::data_dependent_output);
   info.masks_only = depends_on_masks_only(full);
+  info.reads_grad_mode = may_read_grad_mode(info);
   info.literal_results = returns_literal(schema);
   for (const c10::Argument& argument : schema.arguments()) {
     if (argument.name() == "dropout_p") info.dropout_arg = static_cast<int>(info.arg_types.size());

@@ -26,6 +26,7 @@ struct OpInfo {
   bool is_mutable = false;                    // the schema says it changes an argument
   bool data_dependent = false;   // the result's shape or a host value depends on tensor contents
   bool masks_only = false;       // data_dependent: only if an argument is a mask
+  bool reads_grad_mode = false;  // the kernel does something else where gradients are off
   bool literal_results = false;  // returns something that is not a tensor
   int dropout_arg = -1;          // random only if this probability is not 0
   // Arguments that the op changes although its schema does not say so, and the argument that must

@@ -3,9 +3,19 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "base/symbols.h"
+#include "base/type.h"
+
 namespace smelt {
 
 // Decided by the range of bytes each spans: "no" is certain, interleaved views count as "yes".
 bool share_bytes(const at::Tensor& a, const at::Tensor& b);
+
+// For two views of one memory, at the symbols' hints: do they have an element in common? "No" is
+// certain.
+bool share_elements(const TensorType& a, const TensorType& b, const SymbolTable& symbols);
+
+// Do two elements of the tensor lie in one place (expand, overlapping windows)? "No" is certain.
+bool overlaps_itself(const TensorType& type, const SymbolTable& symbols);
 
 }  // namespace smelt

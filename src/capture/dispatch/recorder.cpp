@@ -5,6 +5,7 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include "capture/dispatch/digest.h"
 #include "capture/dispatch/keys.h"
 #include "graph/effects.h"
+#include "ops/layout.h"
 
 namespace smelt {
 namespace {
@@ -36,15 +38,23 @@ Recorder::Recorder(RecorderOptions options)
     if (!rng_.tracks(generator)) rng_.enter(*this, generator);
 }
 
-Recorder::~Recorder() { rng_.leave(); }
+void Recorder::close() noexcept {
+  std::lock_guard lock(mutex_);
+  rng_.leave();
+  symbols_->set_locator({});  // recording tensors that outlive the region share the table
+  options_ = {};
+}
+
+void Recorder::give_up(const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  if (refusal_) return;
+  refusal_ = reason;
+  count(Counter::refusals);
+  if (log_enabled(Log::refusals)) log(Log::refusals, reason);
+}
 
 void Recorder::refuse(const std::string& reason) {
-  std::lock_guard lock(mutex_);
-  if (!refusal_) {
-    refusal_ = reason;
-    count(Counter::refusals);
-    if (log_enabled(Log::refusals)) log(Log::refusals, reason);
-  }
+  give_up(reason);
   throw RecordError(*refusal_);
 }
 
@@ -123,6 +133,13 @@ Arg Recorder::generator_arg(const at::Generator& generator) {
 
 // -- writing a call down
 
+at::Scalar Recorder::number_in(const at::Tensor& wrapped) const {
+  if (options_.number && !symbols_->empty())
+    if (const auto symbolic = options_.number(wrapped)) return *symbolic;
+  c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
+  return wrapped.item();
+}
+
 Call Recorder::make_call(const OpInfo& op, const std::vector<c10::IValue>& stack,
                          std::vector<ValueId>& values) {
   Call call{op, {}, {}, opaque_};
@@ -134,11 +151,9 @@ Call Recorder::make_call(const OpInfo& op, const std::vector<c10::IValue>& stack
   const ArgWriter writer{.tensor =
                              [&](const at::Tensor& tensor) {
                                if (as_recording(tensor)) return local(value_of(tensor));
-                               if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-                                 c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
-                                 return to_arg(c10::IValue(tensor.item()), c10::NumberType::get(),
-                                               {});
-                               }
+                               if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
+                                 return to_arg(c10::IValue(number_in(tensor)),
+                                               c10::NumberType::get(), {});
                                return local(add_constant(tensor));
                              },
                          .opaque =
@@ -203,23 +218,24 @@ void to_value_ids(std::vector<Arg>& args, const std::vector<ValueId>& values) {
 // The op will change fresh copies instead of the arguments; what they hold afterwards are further
 // results.
 void Recorder::copy_silently_written(const OpInfo& op, Call& call, std::vector<ValueId>& values) {
+  for (int position : op.silent_writes)
+    if (call.args[position].is<Ref>()) copy_argument(call, values, position);
+}
+
+void Recorder::copy_argument(Call& call, std::vector<ValueId>& values, int position) {
   static const OpName kClone("aten::clone");
-  for (int position : op.silent_writes) {
-    if (!call.args[position].is<Ref>()) continue;
-    ValueId& value = values[call.args[position].get<Ref>().id];
-    const std::optional<TensorType> types[] = {graph_.type(value)};
-    value = result_of(add_node(kClone, {Arg(Ref{value}), Arg(None{})}, types, {}));
-  }
+  const int32_t place = call.args[position].get<Ref>().id;
+  const std::optional<TensorType> types[] = {preserved(*symbols_, call.types[place])};
+  values[place] = result_of(add_node(kClone, {Arg(Ref{values[place]}), Arg(None{})}, types, {}));
+  call.types[place] = *types[0];
 }
 
 void Recorder::push_results(const std::vector<Result>& results, const std::vector<ValueId>& values,
                             std::vector<c10::IValue>* stack) {
   size_t next = 0;
-  last_dtypes_.clear();
   const auto make = [&] {
     const ValueId value = values[next++];
     if (value < 0) return at::Tensor();
-    last_dtypes_.push_back(graph_.type(value).dtype);
     return make_tensor(value);
   };
   for (const Result& result : results) {
@@ -235,11 +251,21 @@ void Recorder::push_results(const std::vector<Result>& results, const std::vecto
   }
 }
 
+std::vector<Result> Recorder::infer(const Call& call) {
+  try {
+    return infer_results(call, symbols_);
+  } catch (const RecordError& error) {
+    refuse(call.op.name.str() + ": " + error.what());
+  }
+}
+
 void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
   std::lock_guard lock(mutex_);
   check_not_refused();
   if (recorded_ops_++ == options_.fail_at) throw Error("injected failure at " + op.name.str());
-  if (op.is_mutable)
+  if (c10::get_default_dtype_as_scalartype() != default_dtype_)
+    refuse("the function changes the default dtype (torch.set_default_dtype)");
+  if (op.is_mutable && op.silent_writes.empty())
     refuse(op.name.str() + " changes an argument in place and has no functional form in PyTorch");
   std::vector<ValueId> values;
   Call call = make_call(op, *stack, values);
@@ -250,7 +276,11 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
   const bool silent =
       !op.silent_writes.empty() && (op.silent_when < 0 || call.args[op.silent_when].get<bool>());
   if (silent) copy_silently_written(op, call, values);
-  const std::vector<Result> results = infer_results(call, symbols_);
+  // A write through x.conj() leaves the conjugate bit on the value of x, which this op does not
+  // take.
+  static const OpName kAsReal("aten::view_as_real");
+  if (op.name == kAsReal && call.types[0].conj) copy_argument(call, values, 0);
+  const std::vector<Result> results = infer(call);
   std::optional<at::Generator> generator;
   if (draws(call)) {
     generator = generator_of(call, results);
@@ -265,6 +295,7 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
   }
   Traits traits = op.traits;
   traits.random = generator.has_value();
+  traits.grad = op.reads_grad_mode && at::GradMode::is_enabled();
   std::vector<std::optional<TensorType>> types = flatten(results);
   OpName name = op.name;
   std::vector<Arg> args = call.args;
@@ -280,8 +311,11 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
   }
   to_value_ids(args, values);
   const NodeId node = add_node(name, std::move(args), types, traits);
+  static const OpName kToCopy("aten::_to_copy");
+  if (name == kToCopy) ++casts_;
   if (generator) rng_.after_draw(*this, *generator);
   count(Counter::nodes);
+  if (log_enabled(Log::record)) log(Log::record, str(graph_, graph_.nodes[node]));
   stack->resize(stack->size() - op.arg_types.size());
   push_results(results, graph_.nodes[node].results, stack);
   if (!silent) return;

@@ -41,6 +41,9 @@ struct RecorderOptions {
   std::function<void(const at::Tensor& real, const at::Tensor& twin)> on_lift;
   // The user's line, for guards and messages.
   std::function<std::string()> where;
+  // The symbolic number behind a 0-dim tensor that PyTorch's Python binding made of one (x * n with
+  // n = x.shape[0]); nothing if it is a plain number. The tensor itself holds a made-up value.
+  std::function<std::optional<at::Scalar>(const at::Tensor& tensor)> number;
   // Generators that existed before the region, so that drawing from them goes on from call to call.
   std::vector<at::Generator> generators;
   // Tests: throw at that op.
@@ -56,12 +59,12 @@ struct Recorded {
   std::vector<int32_t> returned_input;
   // Per argument: the earlier argument that was the very same tensor, or -1.
   std::vector<int32_t> same_argument;
+  c10::ScalarType default_dtype = c10::ScalarType::Float;  // torch.get_default_dtype()
 };
 
 class Recorder {
  public:
   explicit Recorder(RecorderOptions options);
-  ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
@@ -89,6 +92,8 @@ class Recorder {
   void record(const OpInfo& op, std::vector<c10::IValue>* stack);
   // Gives up on the region: a RecordError whose message says which op and what to do.
   [[noreturn]] void refuse(const std::string& reason);
+  // The same without the exception, for a refusal found out afterwards.
+  void give_up(const std::string& reason);
   // Throws again if the region was given up before (code in it may have caught the exception).
   void check_not_refused();
   const std::optional<std::string>& refusal() const { return refusal_; }
@@ -100,14 +105,19 @@ class Recorder {
   std::vector<std::pair<int, at::Tensor>> take_silent_writes() {
     return std::exchange(silent_writes_, {});
   }
-  // The element types of the last op's results, for the checks of in-place ops.
-  const std::vector<DType>& last_dtypes() const { return last_dtypes_; }
+  // How many casts were written down so far, for the checks of in-place ops.
+  int64_t casts() const { return casts_; }
+  const SymbolTable& symbols() const { return *symbols_; }
+  // The number that a 0-dim tensor stands for, symbolic ones included.
+  at::Scalar number_in(const at::Tensor& wrapped) const;
 
   // -- after the region ran
+  // Puts the generators' states back and lets go of the callbacks. The scope calls it when it ends.
+  void close() noexcept;
   Recorded finish(const std::vector<at::Tensor>& outputs);
 
-  // The real tensor of an input twin of whichever open recording, undefined if there is none. Other
-  // threads may meet such twins.
+  // The real tensor of an input twin of whichever recording, undefined if it is none. Other threads
+  // may meet such twins, and still hold one when the recording has ended.
   static at::Tensor real_of_twin(const at::Tensor& twin);
 
   // -- for the parts of the recorder itself (rng.cpp, finish.cpp)
@@ -136,11 +146,14 @@ class Recorder {
   void copy_hooks(const at::Tensor& real, const at::Tensor& twin);
   Call make_call(const OpInfo& op, const std::vector<c10::IValue>& stack,
                  std::vector<ValueId>& values);
+  std::vector<Result> infer(const Call& call);
   void copy_silently_written(const OpInfo& op, Call& call, std::vector<ValueId>& values);
+  void copy_argument(Call& call, std::vector<ValueId>& values, int position);
   void push_results(const std::vector<Result>& results, const std::vector<ValueId>& values,
                     std::vector<c10::IValue>* stack);
 
   const uint64_t id_;
+  const c10::ScalarType default_dtype_ = c10::get_default_dtype_as_scalartype();
   RecorderOptions options_;
   SymbolsPtr symbols_;
   std::map<std::string, Size> named_symbols_;
@@ -158,10 +171,14 @@ class Recorder {
   std::optional<std::string> refusal_;
   bool broken_ = false;  // an op failed half-way: any further op is a refusal
   std::vector<std::pair<int, at::Tensor>> silent_writes_;
-  std::vector<DType> last_dtypes_;
+  int64_t casts_ = 0;
   int64_t recorded_ops_ = 0;
   mutable std::recursive_mutex mutex_;  // the engine's device threads record too
 };
+
+// How an Error reaches code that runs outside of a recording and touches a tensor of one. It is
+// thrown; the Python side has it raised as its own class.
+void set_raise(void (*raise)(const std::string& message));
 
 // Turns a recorder on for this thread and everything the autograd engine runs for it, and off
 // again, also when an exception passes.

@@ -40,6 +40,12 @@ RecordingTensor::RecordingTensor(const TensorType& type, uint64_t recording, Val
   if (type.wrapped_number) set_wrapped_number(true);
 }
 
+c10::IntArrayRef RecordingTensor::pin(const Sizes& sizes, std::vector<int64_t>& pinned) const {
+  if (pinned.empty())
+    for (const Size& size : sizes) pinned.push_back(symbols_->specialise(size));
+  return pinned;
+}
+
 template <class Version>
 c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::copy(Version&& version,
                                                           bool allow_metadata_change) const {

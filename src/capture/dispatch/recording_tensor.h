@@ -27,8 +27,15 @@ class RecordingTensor final : public c10::TensorImpl {
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version,
                                                          bool allow_metadata_change) const override;
 
+  // Code of PyTorch that knows integers only gets the sizes at hand, and guards pin them.
+  c10::IntArrayRef sizes_custom() const override { return pin(type_.sizes, pinned_sizes_); }
+  c10::IntArrayRef strides_custom() const override { return pin(type_.strides, pinned_strides_); }
+  int64_t numel_custom() const override { return symbols_->specialise(type_.numel()); }
+  int64_t storage_offset_custom() const override { return symbols_->specialise(type_.offset); }
+
  private:
   const char* tensorimpl_type_name() const override { return "smelt::RecordingTensor"; }
+  c10::IntArrayRef pin(const Sizes& sizes, std::vector<int64_t>& pinned) const;
   template <class Version>
   c10::intrusive_ptr<TensorImpl> copy(Version&& version, bool allow_metadata_change) const;
 
@@ -36,6 +43,7 @@ class RecordingTensor final : public c10::TensorImpl {
   uint64_t recording_;
   ValueId value_;
   SymbolsPtr symbols_;
+  mutable std::vector<int64_t> pinned_sizes_, pinned_strides_;
 };
 
 // The recording tensor itself, or nullptr. A functional wrapper is not looked through.

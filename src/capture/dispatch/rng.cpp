@@ -11,10 +11,13 @@ namespace smelt {
 namespace {
 
 // No user's seed looks like this.
+constexpr uint64_t kTokens = 0x5be1'7000'0000'0000ull;
+
 uint64_t next_token() {
   static std::atomic<uint64_t> counter{0};
-  return 0x5be1'7000'0000'0000ull + counter.fetch_add(1, std::memory_order_relaxed);
+  return kTokens + counter.fetch_add(1, std::memory_order_relaxed);
 }
+bool looks_like_token(uint64_t seed) { return seed >> 40 == kTokens >> 40; }
 
 }  // namespace
 
@@ -73,6 +76,9 @@ void RngTracker::before_draw(Recorder& recorder, const at::Generator& generator)
   ValueId state;
   if (auto it = tracked.states.find(seed); it != tracked.states.end()) {
     state = it->second;
+  } else if (looks_like_token(seed)) {
+    recorder.refuse(
+        "a seed was computed from torch.initial_seed() in the function; compute it outside");
   } else {  // manual_seed() in the region: the state itself is known
     c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
     std::lock_guard lock(tracked.generator.mutex());

@@ -20,6 +20,11 @@ class Recorder;
 
 class RngTracker {
  public:
+  RngTracker() = default;
+  ~RngTracker() { leave(); }
+  RngTracker(const RngTracker&) = delete;
+  RngTracker& operator=(const RngTracker&) = delete;
+
   // Saves the generator's state and takes it over.
   void enter(Recorder& recorder, const at::Generator& generator);
   bool tracks(const at::Generator& generator) const;

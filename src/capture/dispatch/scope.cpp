@@ -4,6 +4,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include <atomic>
 #include <cstdlib>
 
 #include "base/counters.h"
@@ -17,19 +18,12 @@ namespace {
 // to its device threads. It is meant for the mobile runtime, which never runs beside autograd.
 c10::DebugInfoKind slot() { return c10::DebugInfoKind::MOBILE_RUNTIME_INFO; }
 
+// Autograd keeps the state of a thread beyond the backward pass it was taken for, so the carrier
+// outlives the scope and owns nothing.
 struct Carrier final : c10::DebugInfoBase {
-  explicit Carrier(std::shared_ptr<Recorder> r) : recorder(std::move(r)) {}
-  std::shared_ptr<Recorder> recorder;
+  explicit Carrier(Recorder* r) : recorder(r) {}
+  std::atomic<Recorder*> recorder;
 };
-
-std::mutex& open_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
-std::unordered_map<uint64_t, std::weak_ptr<Recorder>>& open_recordings() {
-  static std::unordered_map<uint64_t, std::weak_ptr<Recorder>> open;
-  return open;
-}
 
 // Functionalization runs each in-place op once more on meta tensors, as a check, and reaches Python
 // meta kernels there; the top kernel makes that check itself. PyTorch reads the variable once, at
@@ -43,29 +37,19 @@ const bool kMetaReferenceOff = [] {
 
 Recorder* Recorder::current() {
   auto* carrier = static_cast<Carrier*>(c10::ThreadLocalDebugInfo::get(slot()));
-  return carrier ? carrier->recorder.get() : nullptr;
-}
-
-at::Tensor Recorder::real_of_twin(const at::Tensor& twin) {
-  RecordingTensor* recording = recording_inside(twin);
-  if (!recording) return {};
-  std::shared_ptr<Recorder> owner;
-  {
-    std::lock_guard lock(open_mutex());
-    auto it = open_recordings().find(recording->recording());
-    if (it != open_recordings().end()) owner = it->second.lock();
-  }
-  if (!owner) return {};
-  std::lock_guard lock(owner->mutex_);
-  auto it = owner->input_of_twin_.find(twin.unsafeGetTensorImpl());
-  return it == owner->input_of_twin_.end() ? at::Tensor() : owner->inputs_[it->second].real;
+  return carrier ? carrier->recorder.load(std::memory_order_relaxed) : nullptr;
 }
 
 struct RecordingScope::State {
-  explicit State(std::shared_ptr<Recorder> recorder)
-      : id(recorder->id()), carrier(slot(), std::make_shared<Carrier>(std::move(recorder))) {}
-  uint64_t id;
-  c10::DebugInfoGuard carrier;
+  explicit State(std::shared_ptr<Recorder> r)
+      : recorder(std::move(r)),
+        carrier(std::make_shared<Carrier>(recorder.get())),
+        carried(slot(), carrier) {}
+  ~State() { carrier->recorder = nullptr; }
+
+  std::shared_ptr<Recorder> recorder;
+  std::shared_ptr<Carrier> carrier;
+  c10::DebugInfoGuard carried;
   c10::impl::IncludeDispatchKeyGuard on{kTopKey};
   at::functionalization::impl::FunctionalizationReapplyViewsGuard keep_views{true};
 };
@@ -75,20 +59,18 @@ RecordingScope::RecordingScope(std::shared_ptr<Recorder> recorder) {
     throw Error(
         "a recording is open on this thread already: smelt.record can't be used inside a recorded "
         "function");
-  {
-    std::lock_guard lock(open_mutex());
-    open_recordings()[recorder->id()] = recorder;
-  }
+  // Casts of real tensors have no place in the graph, and its weak references forbid the swap of
+  // twins.
+  at::autocast::clear_cache();
   state_ = std::make_unique<State>(std::move(recorder));
 }
 
 RecordingScope::~RecordingScope() {
-  const uint64_t id = state_->id;
+  const std::shared_ptr<Recorder> recorder = state_->recorder;
   state_.reset();
-  std::lock_guard lock(open_mutex());
-  open_recordings().erase(id);
   // Casts of recording tensors must not be found by eager code.
   at::autocast::clear_cache();
+  recorder->close();
 }
 
 }  // namespace smelt

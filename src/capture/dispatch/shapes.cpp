@@ -1,5 +1,7 @@
 #include "capture/dispatch/shapes.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
@@ -8,6 +10,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "base/counters.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/derive.h"
@@ -38,7 +41,21 @@ std::vector<int64_t> evaluate(std::span<const Size> sizes, std::span<const int64
 }
 
 // How a stand-in for a tensor argument is made, and which device the call's Device arguments name.
-enum class StandIn : uint8_t { meta, zeros, ones, random };
+// `identity` has ones on the diagonal of each matrix: what factorizations accept.
+enum class StandIn : uint8_t { meta, zeros, ones, identity, random };
+
+void fill_stand_in(at::Tensor& tensor, StandIn how) {
+  const bool is_number = tensor.is_floating_point() || tensor.is_complex();
+  if (how == StandIn::random && is_number) {
+    const at::Generator own = at::detail::createCPUGenerator(/*seed_val=*/1);
+    tensor.copy_(at::rand(tensor.sizes(), own));
+  } else if (how == StandIn::identity && is_number && tensor.dim() >= 2) {
+    tensor.zero_();
+    tensor.diagonal(0, -2, -1).fill_(1);
+  } else {
+    tensor.fill_(how == StandIn::zeros ? 0 : 1);
+  }
+}
 
 at::Tensor make_stand_in(const TensorType& type, StandIn how, std::span<const int64_t> symbols) {
   const auto sizes = evaluate(type.sizes, symbols), strides = evaluate(type.strides, symbols);
@@ -49,11 +66,7 @@ at::Tensor make_stand_in(const TensorType& type, StandIn how, std::span<const in
   } else {
     tensor =
         at::empty_strided(sizes, strides, at::TensorOptions(dtype).device(to_c10(type.device)));
-    if (how == StandIn::random && (is_floating(type.dtype) || is_complex(type.dtype))) {
-      tensor.copy_(at::rand(sizes, at::TensorOptions().device(to_c10(type.device))));
-    } else {
-      tensor.fill_(how == StandIn::zeros ? 0 : 1);
-    }
+    fill_stand_in(tensor, how);
   }
   if (type.conj) tensor._set_conj(true);
   if (type.neg) tensor._set_neg(true);
@@ -88,6 +101,12 @@ Device result_device(const Call& call) {
 
 std::vector<Result> read_results(const Stack& stack, std::optional<Device> device) {
   const auto describe = [&](const at::Tensor& tensor) {
+    if (tensor.layout() != c10::kStrided)
+      throw RecordError("a tensor of layout " + std::string(c10::str(tensor.layout())) +
+                        " can't take part in a recording yet");
+    if (!to_dtype(tensor.scalar_type()))
+      throw RecordError("a tensor of dtype " + std::string(c10::toString(tensor.scalar_type())) +
+                        " can't take part in a recording yet");
     TensorType type = type_of(tensor);
     if (device) type.device = *device;
     type.wrapped_number = false;
@@ -117,15 +136,45 @@ std::vector<Result> run_meta(const Call& call, std::span<const int64_t> symbols)
   return read_results(stack, result_device(call));
 }
 
+// Puts the generators that a random op may draw from back to where they were.
+class KeepRandomState {
+ public:
+  explicit KeepRandomState(const Call& call) {
+    if (!call.op.traits.random) return;
+    keep(at::globalContext().defaultGenerator(to_c10(result_device(call))));
+    for (const Arg& arg : call.args)
+      if (arg.is<Opaque>() && call.opaque[arg.get<Opaque>().index].isGenerator())
+        keep(call.opaque[arg.get<Opaque>().index].toGenerator());
+  }
+  ~KeepRandomState() {
+    for (auto& [generator, state] : kept_) {
+      std::lock_guard lock(generator.mutex());
+      generator.set_state(state);
+    }
+  }
+  KeepRandomState(const KeepRandomState&) = delete;
+  KeepRandomState& operator=(const KeepRandomState&) = delete;
+
+ private:
+  void keep(at::Generator generator) {
+    std::lock_guard lock(generator.mutex());
+    kept_.emplace_back(generator, generator.get_state());
+  }
+  std::vector<std::pair<at::Generator, at::Tensor>> kept_;
+};
+
 // Runs the op for real. Contents that an op rejects (a singular matrix, a zero divisor) say nothing
 // about the user's program, so other contents are tried before the error counts as the user's.
 std::vector<Result> run_probe(const Call& call, std::span<const int64_t> symbols) {
+  const KeepRandomState keep(call);
   std::exception_ptr first;
-  for (StandIn how : {StandIn::zeros, StandIn::ones, StandIn::random}) {
+  for (StandIn how : {StandIn::zeros, StandIn::ones, StandIn::identity, StandIn::random}) {
     try {
       Stack stack = make_stack(call, how, symbols);
       call.op.handle.callBoxed(&stack);
       return read_results(stack, std::nullopt);
+    } catch (const RecordError&) {
+      throw;
     } catch (...) {
       if (!first) first = std::current_exception();
     }

@@ -32,7 +32,8 @@ struct Result {
   c10::IValue literal;
 };
 
-// Throws what eager would throw for wrong arguments.
+// Throws what eager would throw for wrong arguments, and RecordError for results that a graph can't
+// hold (sparse ones).
 std::vector<Result> infer_results(const Call& call, const SymbolsPtr& symbols);
 
 // Runs the call for real on stand-in data at the symbols' hints; throws what eager throws.

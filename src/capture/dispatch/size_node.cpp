@@ -3,6 +3,8 @@
 #include <c10/core/SymNodeImpl.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "base/error.h"
@@ -38,15 +40,38 @@ class SizeNode final : public c10::SymNodeImpl {
   bool is_constant() override { return false; }
   bool is_symbolic() override { return true; }
 
-  SymNode add(const SymNode& other) override { return make(size_ + of(other)); }
-  SymNode sub(const SymNode& other) override { return make(size_ - of(other)); }
-  SymNode mul(const SymNode& other) override { return make(size_ * of(other)); }
-  SymNode floordiv(const SymNode& other) override { return make(floor_div(size_, of(other))); }
-  SymNode mod(const SymNode& other) override { return make(modulo(size_, of(other))); }
-  SymNode sym_min(const SymNode& other) override { return make(min(size_, of(other))); }
-  SymNode sym_max(const SymNode& other) override { return make(max(size_, of(other))); }
-  SymNode neg() override { return make(Size(0) - size_); }
-  SymNode clone() override { return make(size_); }
+  SymNode add(const SymNode& other) override {
+    return combine(other, std::plus<Size>(), std::plus<double>());
+  }
+  SymNode sub(const SymNode& other) override {
+    return combine(other, std::minus<Size>(), std::minus<double>());
+  }
+  SymNode mul(const SymNode& other) override {
+    return combine(other, std::multiplies<Size>(), std::multiplies<double>());
+  }
+  SymNode floordiv(const SymNode& other) override {
+    return combine(other, floor_div, [](double a, double b) { return std::floor(a / b); });
+  }
+  SymNode mod(const SymNode& other) override {
+    return combine(other, modulo, [](double a, double b) { return a - std::floor(a / b) * b; });
+  }
+  SymNode sym_min(const SymNode& other) override {
+    return combine(other, smelt::min, [](double a, double b) { return std::min(a, b); });
+  }
+  SymNode sym_max(const SymNode& other) override {
+    return combine(other, smelt::max, [](double a, double b) { return std::max(a, b); });
+  }
+  SymNode pow(const SymNode& other) override { return number(std::pow(value(), value_of(other))); }
+  SymNode pow_by_natural(const SymNode& other) override {
+    Size product = 1;
+    for (int64_t left = symbols_->specialise(of(other)); left > 0; --left)
+      product = product * size_;
+    return make(product);
+  }
+  SymNode neg() override { return is_float() ? number(-number_) : make(Size(0) - size_); }
+  SymNode ceil() override { return is_float() ? rounded(std::ceil(number_)) : make(size_); }
+  SymNode floor() override { return is_float() ? rounded(std::floor(number_)) : make(size_); }
+  SymNode clone() override { return c10::make_intrusive<SizeNode>(*this); }
 
   SymNode eq(const SymNode& other) override { return ask(Relation::eq, other); }
   SymNode ne(const SymNode& other) override { return ask(Relation::ne, other); }
@@ -64,14 +89,8 @@ class SizeNode final : public c10::SymNodeImpl {
   }
   SymNode sym_not() override { return decided(!bool_()); }
 
-  SymNode truediv(const SymNode& other) override {
-    return number(static_cast<double>(symbols_->specialise(size_)) /
-                  static_cast<double>(symbols_->specialise(of(other))));
-  }
-  SymNode sym_float() override {
-    if (kind_ == Kind::floating) return number(number_);
-    return number(static_cast<double>(symbols_->specialise(size_)));
-  }
+  SymNode truediv(const SymNode& other) override { return number(value() / value_of(other)); }
+  SymNode sym_float() override { return number(value()); }
 
   SymNode wrap_int(int64_t value) override { return make(Size(value)); }
   SymNode wrap_bool(bool value) override { return decided(value); }
@@ -114,18 +133,47 @@ class SizeNode final : public c10::SymNodeImpl {
   bool bool_() override {
     return symbols_->holds(condition_.left, condition_.relation, condition_.right);
   }
-  std::string str() override { return size_.str(); }
-  std::optional<int64_t> maybe_as_int() override { return size_.as_known(); }
+  std::string str() override { return is_float() ? std::to_string(number_) : size_.str(); }
+  std::optional<int64_t> maybe_as_int() override {
+    return is_int() ? size_.as_known() : std::nullopt;
+  }
 
  private:
   SymNode make(Size size) const { return c10::make_intrusive<SizeNode>(std::move(size), symbols_); }
   SymNode number(double value) const { return c10::make_intrusive<SizeNode>(value, symbols_); }
+  SymNode rounded(double value) const { return make(Size(static_cast<int64_t>(value))); }
   SymNode decided(bool value) const {
     return c10::make_intrusive<SizeNode>(Condition{Size(value ? 1 : 0), Size(1), Relation::eq},
                                          symbols_);
   }
-  SymNode ask(Relation relation, const SymNode& other) const {
+  SymNode ask(Relation relation, const SymNode& other) {
+    if (is_number(other)) return decided(compare_numbers(value(), relation, value_of(other)));
     return c10::make_intrusive<SizeNode>(Condition{size_, of(other), relation}, symbols_);
+  }
+
+  // Sizes stay symbolic under integer arithmetic. With a float in it, Python computes a number: the
+  // sizes are pinned.
+  template <class OnSizes, class OnNumbers>
+  SymNode combine(const SymNode& other, const OnSizes& sizes, const OnNumbers& numbers) {
+    if (is_number(other)) return number(numbers(value(), value_of(other)));
+    return make(sizes(size_, of(other)));
+  }
+  bool is_number(const SymNode& other) { return is_float() || other->is_float(); }
+  double value() { return is_float() ? number_ : static_cast<double>(symbols_->specialise(size_)); }
+  double value_of(const SymNode& node) const {
+    if (auto* own = dynamic_cast<SizeNode*>(node.get())) return own->value();
+    return static_cast<double>(symbols_->specialise(of(node)));
+  }
+  static bool compare_numbers(double a, Relation relation, double b) {
+    switch (relation) {
+      case Relation::eq: return a == b;
+      case Relation::ne: return a != b;
+      case Relation::lt: return a < b;
+      case Relation::le: return a <= b;
+      case Relation::gt: return a > b;
+      case Relation::ge: return a >= b;
+    }
+    return false;
   }
   static Size of(const SymNode& node) {
     if (auto* own = dynamic_cast<SizeNode*>(node.get())) return own->size_;

@@ -10,7 +10,7 @@ warnings.simplefilter("ignore")
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 
 EVERYTHING = os.environ.get("SMELT_OPINFO_ALL") == "1"
-SAMPLES = 3
+SAMPLES = 5
 MOST_DRAWN = 40  # samples looked at to choose from
 
 # A class is tested in the first of its dtypes that the op supports.

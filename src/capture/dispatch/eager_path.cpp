@@ -1,0 +1,76 @@
+#include "capture/dispatch/eager_path.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
+
+#include "capture/dispatch/recording_tensor.h"
+
+namespace smelt {
+namespace {
+
+using torch::jit::Stack;
+
+c10::OperatorHandle find(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+}
+
+bool is_differentiated(const at::Tensor& tensor) {
+  return (at::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(0).defined();
+}
+
+// Leaves one of the results that the op pushed.
+void keep_result(Stack* stack, size_t first, size_t result) {
+  c10::IValue kept = std::move((*stack)[first + result]);
+  stack->resize(first);
+  stack->push_back(std::move(kept));
+}
+
+// The values alone, without the vectors that a derivative needs.
+bool decompose_values(const OpInfo& op, Stack* stack, size_t first) {
+  static const OpName kSvd("aten::linalg_svdvals"), kEigh("aten::linalg_eigvalsh"),
+      kEig("aten::linalg_eigvals");
+  if (op.name != kSvd && op.name != kEigh && op.name != kEig) return false;
+  const at::Tensor& self = (*stack)[first].toTensor();
+  if (!recording_inside(self) || is_differentiated(self)) return false;
+  if (op.name == kSvd) {
+    static const auto svd = find("aten::_linalg_svd");
+    const auto driver = stack->begin() + static_cast<ptrdiff_t>(first) + 1;
+    stack->insert(driver, {/*full_matrices=*/false, /*compute_uv=*/false});
+    svd.callBoxed(stack);
+    keep_result(stack, first, 1);
+  } else if (op.name == kEigh) {
+    static const auto eigh = find("aten::_linalg_eigh");
+    stack->emplace_back(/*compute_v=*/false);
+    eigh.callBoxed(stack);
+    keep_result(stack, first, 0);
+  } else {
+    static const auto eig = find("aten::_linalg_eigvals");
+    eig.callBoxed(stack);
+  }
+  return true;
+}
+
+// Of two batches, one of a single matrix: eager multiplies batch by batch unless that matrix
+// requires grad; a wrapper always gets one large product. Expanded, the matrix is a batch as well.
+void expand_batch(const OpInfo& op, Stack* stack, size_t first) {
+  static const OpName kMatmul("aten::matmul");
+  if (op.name != kMatmul) return;
+  const at::Tensor a = (*stack)[first].toTensor(), b = (*stack)[first + 1].toTensor();
+  if (a.dim() != 3 || b.dim() != 3 || !recording_inside(a) || !recording_inside(b)) return;
+  if (a.sym_size(0) == b.sym_size(0)) return;
+  if (a.sym_size(0) == 1 && !a.requires_grad())
+    (*stack)[first] = a.expand_symint({b.sym_size(0), a.sym_size(1), a.sym_size(2)});
+  else if (b.sym_size(0) == 1 && !b.requires_grad())
+    (*stack)[first + 1] = b.expand_symint({a.sym_size(0), b.sym_size(1), b.sym_size(2)});
+}
+
+}  // namespace
+
+bool take_eager_path(const OpInfo& op, std::vector<c10::IValue>* stack, size_t first) {
+  if (!op.is_composite) return false;
+  expand_batch(op, stack, first);
+  return decompose_values(op, stack, first);
+}
+
+}  // namespace smelt

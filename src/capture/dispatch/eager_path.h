@@ -1,0 +1,17 @@
+// Composite ops that ask what kind of tensor they were given. For a functional tensor they take the
+// path that serves any wrapper, where eager takes another one that differs in the last bits; here
+// they get eager's.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <vector>
+
+#include "capture/dispatch/op_info.h"
+
+namespace smelt {
+
+// Called before the op; its arguments start at `first`. True: the results are on the stack already.
+bool take_eager_path(const OpInfo& op, std::vector<c10::IValue>* stack, size_t first);
+
+}  // namespace smelt

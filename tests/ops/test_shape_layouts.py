@@ -456,15 +456,3 @@ def test_fitting_arguments(maker):
         for op, args, *rest in maker(layouts):
             run(checker, op, args, rest[0] if rest else {})
     verdict(checker)
-
-
-@pytest.mark.parametrize("part", range(4))
-def test_arguments_from_schema(part):
-    checker = ShapeChecker()
-    for name in sorted(ROWS)[part::4]:
-        if any(word in name for word in FRAGILE):
-            continue
-        checker.context = name
-        for op, args, kwargs in calls_from_schema(Layouts(name), name, 60 * ROUNDS):
-            run(checker, op, args, kwargs)
-    verdict(checker)

@@ -3,6 +3,8 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <map>
+
 #include "capture/dispatch/convert.h"
 #include "graph/op_name.h"
 #include "ops/rows.h"
@@ -24,20 +26,47 @@ bool can_describe(const at::Tensor& tensor) {
          !tensor.is_quantized();
 }
 
-py::object describe(const std::optional<TensorType>& type) {
+py::object describe(const std::optional<TensorType>& type, const SymbolTable& symbols) {
   if (!type) return py::none();
-  const auto numbers = [](const Sizes& sizes) {
+  const auto numbers = [&](const Sizes& sizes) {
     py::list list;
-    for (const Size& size : sizes) list.append(size.known());
+    for (const Size& size : sizes) list.append(symbols.hint(size));
     return py::tuple(list);
   };
   return py::make_tuple(name_of(type->dtype), numbers(type->sizes), numbers(type->strides),
-                        type->offset.known(), type->device.str(), type->conj, type->neg);
+                        symbols.hint(type->offset), type->device.str(), type->conj, type->neg);
 }
 
+// Every size above 1 as a symbol, equal sizes as the same one; the strides with them where the
+// tensor is contiguous.
+class Symbolizer {
+ public:
+  explicit Symbolizer(SymbolTable& symbols) : symbols_(symbols) {}
+
+  void operator()(TensorType& type) {
+    const bool contiguous = type.strides == contiguous_strides(type.sizes);
+    for (Size& size : type.sizes) {
+      if (size.known() >= 2) size = symbol_of(size.known());
+    }
+    if (contiguous) type.strides = contiguous_strides(type.sizes);
+  }
+
+ private:
+  Size symbol_of(int64_t value) {
+    const auto [found, is_new] = known_.try_emplace(value);
+    if (is_new) found->second = symbols_.add(value);
+    return found->second;
+  }
+
+  SymbolTable& symbols_;
+  std::map<int64_t, Size> known_;
+};
+
 // A list with one (dtype, sizes, strides, offset, device, conj, neg) or None per result; a string
-// where the row cannot tell or there is none.
-py::object infer_types(const std::string& name, const py::args& args, const py::kwargs& kwargs) {
+// where the row cannot tell or there is none. With `symbolic` the rule is asked about symbols, and
+// the answer is given for the sizes they stand for.
+py::object infer_types(const std::string& name, bool symbolic, const py::args& args,
+                       const py::kwargs& kwargs) {
   const OpRow* row = find_row(OpName(name));
   if (row == nullptr) return py::str("no row for " + name);
   const c10::OperatorHandle op = find_op(name);
@@ -46,6 +75,8 @@ py::object infer_types(const std::string& name, const py::args& args, const py::
       op.schema(), torch::jit::tuple_slice(args), kwargs, std::nullopt);
 
   std::vector<TensorType> types;
+  SymbolTable symbols;
+  Symbolizer symbolize(symbols);
   bool described = true;
   ArgWriter writer;
   writer.tensor = [&](const at::Tensor& tensor) -> Arg {
@@ -54,6 +85,7 @@ py::object infer_types(const std::string& name, const py::args& args, const py::
       return None{};
     }
     types.push_back(type_of(tensor));
+    if (symbolic) symbolize(types.back());
     return Ref{static_cast<int32_t>(types.size() - 1)};
   };
   writer.opaque = [](const c10::IValue&) -> Arg { return Opaque{0}; };
@@ -63,20 +95,22 @@ py::object infer_types(const std::string& name, const py::args& args, const py::
   }
   if (!described) return py::str("a tensor is not strided or of an unknown dtype");
 
-  SymbolTable symbols;
   ShapeQuery query(values, types, symbols);
   if (Decision made = row->shape(query); !made) return py::str(made.reason());
   py::list results;
-  for (const auto& type : query.results) results.append(describe(type));
+  for (const auto& type : query.results) results.append(describe(type, symbols));
   return results;
 }
 
 }  // namespace
 
 void bind_infer(py::module_& m) {
-  m.def("infer_types", [](const std::string& name, const py::args& args, const py::kwargs& kwargs) {
-    return infer_types(name, args, kwargs);
-  });
+  for (bool symbolic : {false, true}) {
+    m.def(symbolic ? "infer_types_symbolic" : "infer_types",
+          [symbolic](const std::string& name, const py::args& args, const py::kwargs& kwargs) {
+            return infer_types(name, symbolic, args, kwargs);
+          });
+  }
   m.def("row_names", [] {
     std::vector<std::string> names;
     for (const OpRow& row : all_rows()) names.emplace_back(row.name);

@@ -29,7 +29,7 @@ namespace {
 
 bool all_same_sizes(SymbolTable& s, std::span<const TensorType> operands) {
   return std::ranges::all_of(operands, [&](const TensorType& operand) {
-    return equal(s, operand.sizes, operands[0].sizes);
+    return equal(s, operands[0].sizes, operand.sizes);
   });
 }
 

@@ -67,7 +67,7 @@ std::optional<Size> broadcast(SymbolTable& symbols, const Size& a, const Size& b
   if (a == b || equal(symbols, b, 1)) return a;
   if (equal(symbols, a, 1)) return b;
   if (!equal(symbols, a, b)) return std::nullopt;
-  return a.is_known() ? a : b;
+  return b.is_known() ? b : a;
 }
 
 std::optional<Sizes> broadcast(SymbolTable& symbols, std::span<const Size> a,

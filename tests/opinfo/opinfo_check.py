@@ -17,8 +17,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 # What they return is not initialised.
 SHAPE_ONLY = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 # Gradients for which eager chooses a formula by the tensors' contents (is there a zero?) or by their kind. What is
-# written down is PyTorch's general formula: equal up to rounding, not always in strides.
-GENERAL_FORMULA = {"prod", "cumprod", "masked.prod", "ormqr"}
+# written down is PyTorch's general formula: equal up to rounding, not always in strides or in the memory shared (that
+# of a product of one factor is the incoming gradient itself, which eager returns only where the factor is zero).
+GENERAL_FORMULA = {"prod", "cumprod", "masked.prod", "masked.cumprod", "ormqr"}
 
 
 class Mismatch(Exception):
@@ -160,7 +161,7 @@ def compare_results(eager, run, exactness):
     """Both are (arguments, results), after the call."""
     compare("result", eager[1], run[1], exactness)
     compare("argument", eager[0], run[0], exactness)
-    if sharing(*eager) != sharing(*run):
+    if exactness != "close" and sharing(*eager) != sharing(*run):
         raise Mismatch(f"memory is shared as {sharing(*run)}, in eager as {sharing(*eager)}")
 
 

@@ -124,9 +124,14 @@ class ShapeChecker(TorchDispatchMode):
             return func(*args, **kwargs)
         try:
             answer = _native.infer_types(name, *args, **kwargs)
+            symbolic = _native.infer_types_symbolic(name, *args, **kwargs)
         except Exception as error:  # a rule never throws
             self.mismatches.append(f"{name} in {self.context}: {self.show(args, kwargs)}: the rule threw {error}")
             return func(*args, **kwargs)
+        if symbolic != answer:
+            self.mismatches.append(
+                f"{name} in {self.context}: {self.show(args, kwargs)}\n    numbers {answer}\n    symbols {symbolic}"
+            )
         if isinstance(answer, str):
             if name in ROWS:
                 self.calls["refused"] += 1

@@ -64,6 +64,7 @@ REFUSED = {
     "sparse": (lambda x: x.to_sparse(), "Sparse"),
     "sparse csr": (lambda x: x.to_sparse_csr(), "Sparse"),
     "quantized": (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "QInt8|quantized"),
+    "matrix_rank into out=": (lambda x: torch.linalg.matrix_rank(x, out=torch.zeros((), dtype=torch.int64)), "out="),
     "nested": (lambda x: torch.nested.nested_tensor([x, x]), "nested"),
 }  # fmt: skip
 

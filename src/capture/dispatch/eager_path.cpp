@@ -4,7 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 
-#include "capture/dispatch/recording_tensor.h"
+#include "capture/dispatch/recorder.h"
 
 namespace smelt {
 namespace {
@@ -65,10 +65,19 @@ void expand_batch(const OpInfo& op, Stack* stack, size_t first) {
     (*stack)[first + 1] = b.expand_symint({a.sym_size(0), b.sym_size(1), b.sym_size(2)});
 }
 
+// Rebinds its out= argument instead of writing to it.
+void refuse_matrix_rank(Recorder& recorder, const OpInfo& op) {
+  if (op.is_mutable && op.handle.schema().name() == "aten::linalg_matrix_rank")
+    recorder.refuse(
+        "linalg.matrix_rank(out=...) can't be recorded; use what it returns without out=");
+}
+
 }  // namespace
 
-bool take_eager_path(const OpInfo& op, std::vector<c10::IValue>* stack, size_t first) {
+bool take_eager_path(Recorder& recorder, const OpInfo& op, std::vector<c10::IValue>* stack,
+                     size_t first) {
   if (!op.is_composite) return false;
+  refuse_matrix_rank(recorder, op);
   expand_batch(op, stack, first);
   return decompose_values(op, stack, first);
 }

@@ -11,7 +11,10 @@
 
 namespace smelt {
 
+class Recorder;
+
 // Called before the op; its arguments start at `first`. True: the results are on the stack already.
-bool take_eager_path(const OpInfo& op, std::vector<c10::IValue>* stack, size_t first);
+bool take_eager_path(Recorder& recorder, const OpInfo& op, std::vector<c10::IValue>* stack,
+                     size_t first);
 
 }  // namespace smelt

@@ -287,7 +287,7 @@ void top_kernel(const c10::OperatorHandle& handle, DispatchKeySet keys, Stack* s
   }
   if (reroute_batch_norm(op, stack, first) || functionalize_fused(op, stack, first) ||
       record_bernoulli(*recorder, op, stack, first) || rewrite_polygamma(op, stack, first) ||
-      take_eager_path(op, stack, first))
+      take_eager_path(*recorder, op, stack, first))
     return;
   if (arguments.replaced)
     handle.callBoxed(stack);

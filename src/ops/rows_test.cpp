@@ -173,6 +173,8 @@ TEST_F(Rows, ReductionsAndProducts) {
   EXPECT_EQ(call().tensor({s0, 4}).tensor({3, s1})("aten::mm"), "the matrices do not fit");
   EXPECT_EQ(call().tensor({s0, s1, 4}).arg(Size(-1)).arg(false)("aten::_softmax"),
             "f32[s0, s1, 4]");
+  EXPECT_EQ(call().tensor({3, 0, 1, 0}).arg(Size(0)).arg(None{})("aten::_safe_softmax"),
+            "f32[3, 0, 1, 0]");
   EXPECT_EQ(call().tensor({s0, 6}).sizes({6}).arg(None{}).arg(None{}).arg(1e-5)(
                 "aten::native_layer_norm"),
             "f32[s0, 6] f32[s0, 1] f32[s0, 1]");

@@ -1,150 +1,13 @@
-"""The shape rules against PyTorch on random layouts: transposed, sliced, expanded, channels-last, empty, odd strides.
+"""The shape rules against PyTorch on random layouts, for the ops whose arguments must fit together; see random_layouts.py."""
 
-Every row gets calls made from its schema; the rows whose arguments must fit together have a maker below.
-SMELT_SHAPES_ALL=1 makes ten times as many calls, SMELT_SHAPES_SEED=n others, SMELT_SHAPES_DEVICE=cuda makes them on
-a GPU.
-"""
-
-import os
-import random
 import warnings
-
-# oneDNN would use AMX where the processor has it, also where the machine it runs on does not let it.
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 import pytest
 import torch
-
-from shape_check import ROWS, ShapeChecker, first_of_each
+from random_layouts import CALLS, DEVICE, DTYPES, FLOATS, Layouts
+from shape_check import ShapeChecker, first_of_each
 
 aten = torch.ops.aten
-DEVICE = os.environ.get("SMELT_SHAPES_DEVICE", "cpu")
-ROUNDS = 10 if os.environ.get("SMELT_SHAPES_ALL") == "1" else 1
-DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-          torch.float32, torch.float64, torch.complex64, torch.complex128]  # fmt: skip
-FLOATS = [torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16]
-
-
-class Layouts:
-    """Random tensors."""
-
-    def __init__(self, seed):
-        self.rng = random.Random(seed + os.environ.get("SMELT_SHAPES_SEED", ""))
-        self.choice = self.rng.choice
-        self.chance = lambda p: self.rng.random() < p
-
-    def dense(self, shape, dtype):
-        if dtype == torch.bool:
-            return torch.randint(0, 2, shape, device=DEVICE).bool()
-        if not dtype.is_floating_point and not dtype.is_complex:
-            return torch.randint(1, 5, shape, device=DEVICE).to(dtype)
-        return (torch.rand(shape, device=DEVICE) * 0.8 + 0.1).to(dtype)
-
-    def tensor(self, shape, dtype=torch.float32):
-        shape, rank, pick = list(shape), len(shape), self.rng.random()
-        if rank == 0 or pick < 0.3:
-            return self.dense(shape, dtype)
-        if pick < 0.5:
-            order = self.rng.sample(range(rank), rank)
-            back = [order.index(d) for d in range(rank)]
-            return self.dense([shape[d] for d in order], dtype).permute(back)
-        if pick < 0.65:
-            dim, step = self.rng.randrange(rank), self.choice([1, 2])
-            large = list(shape)
-            large[dim] = large[dim] * step + self.choice([0, 1, 2])
-            return self.dense(large, dtype).narrow(dim, 0, shape[dim] * step)[(slice(None),) * dim + (slice(None, None, step),)]
-        if pick < 0.75:
-            return self.dense([1 if self.chance(0.5) else size for size in shape], dtype).expand(shape)
-        if rank in (4, 5) and pick < 0.95:
-            last = torch.channels_last if rank == 4 else torch.channels_last_3d
-            if self.chance(0.6):
-                return self.dense(shape, dtype).contiguous(memory_format=last)
-            large = list(shape)
-            large[1] += 2
-            return self.dense(large, dtype).contiguous(memory_format=last).narrow(1, 1, shape[1])
-        dim = self.rng.randrange(rank)
-        large = list(shape)
-        large[dim] += 1
-        return self.dense(large, dtype).narrow(dim, 1, shape[dim])
-
-    def shape(self, rank=None, least=0):
-        rank = self.choice([0, 1, 2, 2, 3, 3, 4, 4, 5]) if rank is None else rank
-        sizes = [0, 1, 2, 3, 4, 5] if self.chance(0.1) and least == 0 else [1, 2, 3, 4, 5]
-        return [self.choice(sizes) for _ in range(rank)]
-
-    def broadcast(self, shape):
-        pick = self.rng.random()
-        if pick < 0.6:
-            return list(shape)
-        shape = [1 if self.chance(0.35) else size for size in shape]
-        return shape[self.rng.randrange(len(shape) + 1) :] if pick > 0.85 else shape
-
-    def index(self, shape, bound, dtype=torch.int64):
-        return self.tensor(shape, torch.int64).remainder(max(bound, 1)).to(dtype)
-
-
-# PyTorch crashes on arguments of these that do not fit together.
-FRAGILE = ("embedding", "_pad1d_backward", "_pad2d_backward", "pool2d_backward", "pool3d_backward", "batch_norm",
-           "_with_indices_backward", "convolution", "nll_loss", "_attention", "gelu_backward",
-           "l1_loss_backward", "softmax_backward_data")  # fmt: skip
-
-
-# --- calls made from the schema ---------------------------------------------------------------------------------------
-
-
-def overload_of(name):
-    base, _, overload = name.removeprefix("aten::").partition(".")
-    return getattr(getattr(aten, base), overload or "default")
-
-
-def argument(layouts, schema_argument, shape, dtype):
-    """A value for one argument, or None for the default."""
-    kind, name = str(schema_argument.type), schema_argument.name
-    chance, choice = layouts.chance, layouts.choice
-    if kind in ("Tensor", "Optional[Tensor]"):
-        if kind != "Tensor" and chance(0.4):
-            return None
-        if kind == "Tensor" and chance(0.1):
-            return choice([1, 2.5, True, 0.25, 1j])
-        own = dtype if chance(0.8) else choice(DTYPES)
-        if name in ("mask", "condition") and chance(0.8):
-            own = torch.bool
-        if name in ("index", "indices") and chance(0.8):
-            own = torch.int64
-        return layouts.tensor(layouts.broadcast(shape), own)
-    if kind in ("number", "Optional[number]"):
-        return None if "Optional" in kind and chance(0.3) else choice([1, 2, 0.5, 1.5, True, 3, 0.25, 2])
-    if kind == "bool":
-        return chance(0.5)
-    if kind == "int":
-        return choice([0, 1, -1, 2])
-    if kind == "float":
-        return 0.5
-    if kind == "List[int]":
-        return layouts.rng.sample(range(len(shape)), layouts.rng.randrange(len(shape) + 1))
-    raise NotImplementedError(kind)
-
-
-def calls_from_schema(layouts, name, count):
-    schema = overload_of(name)._schema
-    plain = ("Tensor", "Optional[Tensor]", "number", "Optional[number]", "bool", "int", "float", "List[int]")
-    wanted = [a for a in schema.arguments if str(a.type) in plain or not a.has_default_value()]
-    if any(str(a.type) not in plain for a in wanted) or not any("Tensor" in str(a.type) for a in wanted):
-        return
-    for _ in range(count):
-        shape, dtype = layouts.shape(), layouts.choice(DTYPES) if layouts.chance(0.5) else torch.float32
-        args, kwargs = [], {}
-        for a in schema.arguments:
-            use = a in wanted and not (a.has_default_value() and layouts.chance(0.4))
-            if use:
-                kwargs[a.name] = argument(layouts, a, shape, dtype)
-            elif not a.has_default_value():
-                kwargs[a.name] = None
-        if any(isinstance(v, torch.Tensor) and v.device.type == DEVICE for v in kwargs.values()):
-            yield overload_of(name), args, kwargs
-
-
-# --- calls whose arguments fit together -------------------------------------------------------------------------------
 
 
 def batch_norms(g):
@@ -426,14 +289,6 @@ MAKERS = [batch_norms, layer_norms, group_norms, pools, pools_3d, upsamples, pad
           embeddings, losses, matmuls, attentions, lists]  # fmt: skip
 
 
-def run(checker, op, args, kwargs):
-    op = op if isinstance(op, torch._ops.OpOverload) else op.default
-    try:
-        checker.check(op, args, kwargs)
-    except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, ZeroDivisionError):
-        pass  # the checker has seen whether the rule expected it
-
-
 def verdict(checker):
     print("\n" + checker.report())
     assert not checker.mismatches, f"{len(checker.mismatches)} mismatches\n" + first_of_each(checker.mismatches)
@@ -452,7 +307,7 @@ def quiet():
 def test_fitting_arguments(maker):
     checker, layouts = ShapeChecker(), Layouts(maker.__name__)
     checker.context = maker.__name__
-    for _ in range(60 * ROUNDS):
+    for _ in range(CALLS):
         for op, args, *rest in maker(layouts):
-            run(checker, op, args, rest[0] if rest else {})
+            checker.try_call(op, args, rest[0] if rest else {})
     verdict(checker)

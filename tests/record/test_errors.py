@@ -66,6 +66,7 @@ WRONG = {
     "lstm": lambda: torch.nn.LSTM(5, 4)(rand(3, 2, 6)),
     "linear module": lambda: torch.nn.Linear(3, 4)(rand(2, 5)),
     "keyword": lambda: rand(3).sum(dimm=1),
+    "conj as real": lambda: torch.view_as_real(torch.zeros(3, dtype=torch.complex64).conj()),
     "foreach": lambda: torch._foreach_add([rand(2)], [rand(2), rand(2)]),
 }  # fmt: skip
 

@@ -179,6 +179,25 @@ def test_complex_in_place():
     check(fn, torch.randn(3, 3, dtype=torch.complex64))
 
 
+COMPLEX_AS_REAL = {
+    "view_as_real": torch.view_as_real,
+    "view": lambda z: z.view(torch.float32),
+    "view of a part": lambda z: torch.view_as_real(z[1:]),
+    "written": lambda z: (torch.view_as_real(z).mul_(2), z.imag),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX_AS_REAL)
+@pytest.mark.parametrize("outside", [True, False])
+def test_complex_as_real_after_a_write_through_conj(name, outside):
+    def fn(z):
+        z = z if outside else z * 3
+        z.conj().mul_(2j)
+        return COMPLEX_AS_REAL[name](z)
+
+    check(fn, torch.randn(3, 3, dtype=torch.complex64))
+
+
 def test_many_inputs_written():
     def fn(*tensors):
         for i, t in enumerate(tensors):

@@ -227,6 +227,20 @@ bool rewrite_polygamma(const OpInfo& op, Stack* stack, size_t first) {
   return true;
 }
 
+// A write through x.conj() leaves the conjugate bit on the value of x. The views of complex numbers
+// as real ones don't take such a value, so x is given one without the bit first.
+void resolve_written(const OpInfo& op, const Stack& stack, size_t first) {
+  static const OpName kAsReal("aten::view_as_real"), kAsDType("aten::view.dtype");
+  if (op.name != kAsReal && op.name != kAsDType) return;
+  const at::Tensor& self = stack[first].toTensor();
+  if (!isFunctionalTensor(self) || self.is_conj()) return;
+  using namespace at::functionalization::impl;
+  sync(self);
+  if (!from_functional_tensor(self).is_conj()) return;
+  const at::NoGradGuard no_grad;
+  write_functional(self, from_functional_tensor(self.clone()));
+}
+
 void refuse_storage(Recorder& recorder, const OpInfo& op, const Stack& stack, size_t first) {
   for (size_t i = first; i < stack.size(); ++i)
     if (stack[i].isStorage())
@@ -245,6 +259,7 @@ void refuse_foreign_mutation(Recorder& recorder, const OpInfo& op) {
 void call_through(Recorder& recorder, const OpInfo& op, DispatchKeySet keys, Stack* stack,
                   size_t first) {
   const InplaceCheck check(recorder, op, *stack, first);
+  resolve_written(op, *stack, first);
   std::vector<c10::IValue> arguments;
   if (!op.silent_writes.empty())
     arguments.assign(stack->begin() + static_cast<ptrdiff_t>(first), stack->end());

@@ -276,10 +276,6 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
   const bool silent =
       !op.silent_writes.empty() && (op.silent_when < 0 || call.args[op.silent_when].get<bool>());
   if (silent) copy_silently_written(op, call, values);
-  // A write through x.conj() leaves the conjugate bit on the value of x, which this op does not
-  // take.
-  static const OpName kAsReal("aten::view_as_real");
-  if (op.name == kAsReal && call.types[0].conj) copy_argument(call, values, 0);
   const std::vector<Result> results = infer(call);
   std::optional<at::Generator> generator;
   if (draws(call)) {

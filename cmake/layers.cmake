@@ -107,6 +107,8 @@ function(smelt_add_layer_test folder)
   add_executable(smelt_${name}_test ${sources})
   smelt_compile_settings(smelt_${name}_test ${folder})
   target_link_libraries(smelt_${name}_test PRIVATE GTest::gtest_main)
+  # A program's own copies of inline functions must stay visible to the shared libraries that it links.
+  set_target_properties(smelt_${name}_test PROPERTIES VISIBILITY_INLINES_HIDDEN OFF)
   smelt_outside_target(outside ${folder})
   if(outside)
     target_link_libraries(smelt_${name}_test PRIVATE smelt)

@@ -6,19 +6,21 @@
 """
 import torch
 
+from .bert import bert_base
 from .dlrm import dlrm
 from .gpt2 import gpt2, gpt2_tiny
 from .lstm import lstm
 from .perceptron import mlp, simple
-from .resnet import resnet18
+from .resnet import resnet18, resnet50
 from .unet import unet
 from .vit import vit_tiny
 from .workload import Workload
 
-ALL = {make.__name__: make for make in (simple, mlp, resnet18, gpt2, gpt2_tiny, lstm, unet, vit_tiny, dlrm)}
+ALL = {make.__name__: make for make in (simple, mlp, resnet18, resnet50, gpt2, gpt2_tiny, bert_base, lstm, unet,
+                                        vit_tiny, dlrm)}
 
 
-def make(name, device='cpu', seed=0):
-    """The workload called `name` with its parameters and inputs drawn from `seed`."""
+def make(name, device='cpu', seed=0, **sizes):
+    """The workload called `name` with its parameters and inputs drawn from `seed`; sizes are those of its function."""
     torch.manual_seed(seed)
-    return ALL[name]().to(device)
+    return ALL[name](**sizes).to(device)

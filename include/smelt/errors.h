@@ -17,6 +17,12 @@ class RecordError : public Error {
   using Error::Error;
 };
 
+// A graph break under fullgraph=True; the message says why, where and what to do.
+class BreakError : public Error {
+ public:
+  using Error::Error;
+};
+
 // A broken invariant of smelt itself: please report it.
 class InternalError : public std::logic_error {
  public:

@@ -2,6 +2,9 @@
 
     import smelt
 
+    model = smelt.compile(model)      # or @smelt.compile on a function
+    print(smelt.explain(fn)(*args))   # what was compiled, where graphs break and why
+
     graph = smelt.record(fn, *args)   # every tensor op of fn(*args), written down
     print(graph)                      # as text, one line per op
     graph.run(*args)                  # run it again, without Python
@@ -11,11 +14,16 @@ from pathlib import Path
 import torch
 
 from . import _native
-from ._errors import Error, InternalError, RecordError
+from ._compile import compile, disable, forget_all, is_compiling
+from ._errors import ArgumentError, BreakError, Error, InternalError, OptionError, RecordError
+from ._explain import Report, explain
 from ._record import Graph, record
+from ._settings import list_backends, register_backend
 
 __version__ = _native.version
-__all__ = ['Error', 'Graph', 'InternalError', 'RecordError', 'cmake_prefix_path', 'record', 'reset', 'set_log', 'stats']
+__all__ = ['ArgumentError', 'BreakError', 'Error', 'Graph', 'InternalError', 'OptionError', 'RecordError', 'Report',
+           'cmake_prefix_path', 'compile', 'disable', 'explain', 'is_compiling', 'list_backends', 'record',
+           'register_backend', 'reset', 'set_log', 'stats']
 
 # For C++ programs: cmake -DCMAKE_PREFIX_PATH="$(python -c 'import smelt; print(smelt.cmake_prefix_path)')".
 cmake_prefix_path = str(Path(__file__).parent / 'share' / 'cmake')
@@ -24,14 +32,20 @@ cmake_prefix_path = str(Path(__file__).parent / 'share' / 'cmake')
 def stats():
     """What smelt has done in this process, as a dict of counters.
 
-    graphs, refusals, nodes (ops written down), runs, ops_native, ops_fallback, shapes_row / shapes_meta /
-    shapes_probe (where result types came from), record_ns and compile_ns.
+    Of smelt.compile: frames (calls of compiled functions), segments (pieces compiled), graph_breaks, recompiles,
+    cache_hits, compile_seconds. Of graphs: graphs, refusals, nodes (ops written down), runs, ops_native, ops_fallback,
+    shapes_row / shapes_meta / shapes_probe (where result types came from), record_ns and compile_ns.
     """
-    return _native.counters()
+    counters = _native.counters()
+    for name in ('frames', 'segments', 'graph_breaks', 'recompiles', 'cache_hits'):
+        counters.setdefault(name, 0)
+    return counters | {'compile_seconds': counters['compile_ns'] / 1e9}
 
 
 def reset():
-    """Sets the counters of stats() to zero."""
+    """Sets the counters of stats() to zero and forgets what was compiled; compiled functions compile again when they
+    are called."""
+    forget_all()
     _native.reset_counters()
 
 

@@ -27,6 +27,9 @@ constexpr auto kRows = std::to_array<LogRow>({
     {"passes", "the graph after each pass that changed it"},
     {"program", "the program that runs"},
     {"perf", "how long each stage took"},
+    {"breaks", "where graphs end, and why"},
+    {"guards", "what each compiled piece of a function depends on"},
+    {"recompiles", "which guard failed when a function is compiled again"},
 });
 
 constexpr uint32_t kAll = (1u << kRows.size()) - 1;

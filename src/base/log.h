@@ -8,7 +8,18 @@
 namespace smelt {
 
 // One row per category; the environment variable takes the names. See log.cpp for what each prints.
-enum class Log : uint8_t { record, refusals, shapes, graph, passes, program, perf };
+enum class Log : uint8_t {
+  record,
+  refusals,
+  shapes,
+  graph,
+  passes,
+  program,
+  perf,
+  breaks,
+  guards,
+  recompiles
+};
 
 // True when SMELT_LOG names the category (or "all"). An unknown name there is reported once, with
 // the list of those that exist.

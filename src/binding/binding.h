@@ -5,7 +5,9 @@
 
 namespace smelt {
 
-void bind_record(pybind11::module_& m);  // Graph, record
-void bind_infer(pybind11::module_& m);   // infer_types, for the tests of the shape rules
+void bind_record(pybind11::module_& m);   // Graph, record
+void bind_infer(pybind11::module_& m);    // infer_types, for the tests of the shape rules
+void bind_tensors(pybind11::module_& m);  // CapturedGraph; what the interpreter asks about tensors
+void bind_compile(pybind11::module_& m);  // what smelt.compile is made of
 
 }  // namespace smelt

@@ -25,6 +25,7 @@ py::dict read_counters() {
 PYBIND11_MODULE(_native, m) {
   auto error = py::register_exception<smelt::Error>(m, "Error", PyExc_RuntimeError);
   py::register_exception<smelt::RecordError>(m, "RecordError", error.ptr());
+  py::register_exception<smelt::BreakError>(m, "BreakError", error.ptr());
   py::register_exception<smelt::InternalError>(m, "InternalError", PyExc_AssertionError);
   m.attr("version") = SMELT_VERSION;
   m.def("counters", &read_counters);
@@ -36,4 +37,6 @@ PYBIND11_MODULE(_native, m) {
       "The text of a graph, parsed and printed again.");
   smelt::bind_record(m);
   smelt::bind_infer(m);
+  smelt::bind_tensors(m);
+  smelt::bind_compile(m);
 }

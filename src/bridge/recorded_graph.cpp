@@ -127,16 +127,24 @@ void RecordedGraph::Impl::check_types(const std::vector<at::Tensor>& inputs,
 }
 
 // A write must not reach a second input behind the graph's back.
-void RecordedGraph::Impl::check_aliases(const std::vector<at::Tensor>& inputs) const {
+std::optional<std::pair<size_t, size_t>> RecordedGraph::Impl::find_alias(
+    const std::vector<at::Tensor>& inputs) const {
   for (size_t written : written_)
     for (size_t i = 0; i < inputs.size(); ++i)
       if (i != written &&
           (graph.inputs[i].source == Source::argument ||
            graph.inputs[written].source == Source::argument) &&
           share_bytes(inputs[i], inputs[written]))
-        throw Error(
-            describe(i) + " and " + describe(written) +
-            " share memory, which the graph changes in place; they did not when it was recorded");
+        return std::pair(i, written);
+  return std::nullopt;
+}
+
+std::vector<at::Tensor> RecordedGraph::Impl::execute(const std::vector<at::Tensor>& inputs,
+                                                     std::vector<int64_t> symbols) const {
+  std::vector<at::Tensor> outputs = program->run(inputs, std::move(symbols));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (returned_input[i] >= 0) outputs[i] = inputs[returned_input[i]];
+  return outputs;
 }
 
 std::vector<at::Tensor> RecordedGraph::Impl::run(const std::vector<at::Tensor>& arguments) const {
@@ -144,11 +152,28 @@ std::vector<at::Tensor> RecordedGraph::Impl::run(const std::vector<at::Tensor>& 
   std::vector<at::Tensor> inputs = bind(arguments);
   std::vector<int64_t> symbols = bind_symbols(inputs);
   check_types(inputs, symbols);
-  if (!written_.empty()) check_aliases(inputs);
-  std::vector<at::Tensor> outputs = program->run(inputs, std::move(symbols));
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (returned_input[i] >= 0) outputs[i] = inputs[returned_input[i]];
-  return outputs;
+  if (const auto alias = find_alias(inputs))
+    throw Error(
+        describe(alias->first) + " and " + describe(alias->second) +
+        " share memory, which the graph changes in place; they did not when it was recorded");
+  return execute(inputs, std::move(symbols));
+}
+
+std::optional<std::vector<at::Tensor>> RecordedGraph::Impl::run_typed(
+    const std::vector<at::Tensor>& arguments) const {
+  std::vector<at::Tensor> inputs;
+  inputs.reserve(graph.inputs.size());
+  for (const Input& input : graph.inputs) {
+    if (input.source == Source::grad) return std::nullopt;
+    inputs.push_back(input.source == Source::argument ? arguments[input.index]
+                                                      : captured[input.index]);
+    if (offsets_matter_ &&
+        graph.type(input.value).offset.evaluate({}) != inputs.back().storage_offset())
+      return std::nullopt;
+  }
+  if (find_alias(inputs)) return std::nullopt;
+  count(Counter::runs);
+  return execute(inputs, {});
 }
 
 }  // namespace smelt

@@ -1,6 +1,10 @@
 // What is behind a RecordedGraph: the graph, its program, and the tensors it captured.
 #pragma once
 
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "base/record.h"
 #include "bridge/linked_program.h"
 #include "capture/dispatch/recorder.h"
@@ -14,6 +18,9 @@ struct RecordedGraph::Impl {
   explicit Impl(Recorded recorded);
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments) const;
+  // For a caller who knows that types and default dtype are the recorded ones. Nothing if the graph
+  // does not hold for these arguments all the same: they share memory, or lie elsewhere in it.
+  std::optional<std::vector<at::Tensor>> run_typed(const std::vector<at::Tensor>& arguments) const;
 
   Graph graph;
   Record record;
@@ -27,8 +34,11 @@ struct RecordedGraph::Impl {
   std::vector<at::Tensor> bind(const std::vector<at::Tensor>& arguments) const;
   void check_types(const std::vector<at::Tensor>& inputs,
                    const std::vector<int64_t>& symbols) const;
-  void check_aliases(const std::vector<at::Tensor>& inputs) const;
+  // An input that shares memory with one that the program changes, and that one.
+  std::optional<std::pair<size_t, size_t>> find_alias(const std::vector<at::Tensor>& inputs) const;
   std::vector<int64_t> bind_symbols(const std::vector<at::Tensor>& inputs) const;
+  std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
+                                  std::vector<int64_t> symbols) const;
   std::string describe(size_t input) const;
 
   std::vector<size_t> written_;  // inputs that the program changes

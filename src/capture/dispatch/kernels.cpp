@@ -27,6 +27,7 @@
 #include "capture/dispatch/eager_path.h"
 #include "capture/dispatch/inplace_check.h"
 #include "capture/dispatch/keys.h"
+#include "capture/dispatch/op_log.h"
 #include "capture/dispatch/recorder.h"
 #include "capture/dispatch/restride.h"
 
@@ -288,8 +289,12 @@ void top_kernel(const c10::OperatorHandle& handle, DispatchKeySet keys, Stack* s
   if (recorder && record_constant(*recorder, op, stack)) return;
   const Arguments arguments = take_arguments(recorder, stack, first);
   if (!recorder) {
+    OpLog* log = OpLog::current();
+    if (log && arguments.replaced) log->give_up(OpTrouble::Kind::foreign_tensor, op.name.str());
     if (arguments.replaced)
       handle.callBoxed(stack);
+    else if (log)
+      log->call(op, below_top(keys), stack);
     else
       handle.redispatchBoxed(below_top(keys), stack);
     return;

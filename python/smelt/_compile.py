@@ -1,0 +1,201 @@
+"""smelt.compile: a callable that does what the given one does, with its tensor work compiled."""
+import functools
+import os
+import sys
+import types
+import weakref
+
+import torch
+
+from . import _native, _settings, _shared
+from ._errors import ArgumentError
+
+_live = weakref.WeakSet()  # every CompiledFunction, for reset()
+
+
+def compile(model=None, *, mode='default', backend='native', dynamic=None, fullgraph=False, options=None, disable=False,
+            **unknown):
+    """A callable that does what `model` does, with its tensor work compiled.
+
+    model: a function, a method, an nn.Module, or any other callable. A compiled nn.Module is an instance of the model's
+    own class over the same parameters: state_dict keys, attributes, train()/eval(), to(), hooks, saving and loading are
+    as before. Without `model` the result is a decorator: ``@smelt.compile(fullgraph=True)``.
+
+    mode: 'default', 'reduce-overhead', 'max-autotune' or 'max-autotune-no-cudagraphs'.
+    backend: 'native'; 'eager', the captured ops one by one, as a baseline for debugging; a name given to
+    smelt.register_backend; or a function of (graph, example_inputs) that returns what is called in the graph's place.
+    dynamic: whether sizes may change without a recompile; None leaves it to smelt.
+    fullgraph: a graph break is a smelt.BreakError that says where it is and what to do.
+    options: a dict of 'fusion', 'max_fused_nodes', 'numerics' and 'recompile_limit'.
+    disable: returns `model` itself, as the environment variable SMELT_DISABLE=1 does for the whole process.
+    """
+    settings = _settings.check(mode=mode, backend=backend, dynamic=dynamic, fullgraph=fullgraph, options=options,
+                               **unknown)
+    disabled = _settings.check_disable(disable) or is_off()
+
+    def apply(model):
+        check_callable(model, 'smelt.compile')
+        return model if disabled else compile_with(model, settings)
+    return apply if model is None else apply(model)
+
+
+def is_off():
+    return os.environ.get('SMELT_DISABLE', '').lower() not in ('', '0', 'false', 'no')
+
+
+def check_callable(model, api):
+    if isinstance(model, type) and issubclass(model, torch.nn.Module):
+        raise ArgumentError(f'{api} takes an instance of {model.__name__}, not the class; '
+                            f'write model = {api}({model.__name__}(...))')
+    if not callable(model) and not isinstance(model, (staticmethod, classmethod)):
+        raise ArgumentError(f'{api} takes a function, a method, an nn.Module or another callable, '
+                            f'not {type(model).__name__}')
+
+
+def compile_with(model, settings):
+    """compile() with settings that are checked."""
+    model = original_of(model)
+    if is_disabled(model):
+        return model
+    if isinstance(model, types.FunctionType):
+        return _compile_function(model, model, settings)
+    if isinstance(model, (staticmethod, classmethod)):
+        return type(model)(compile_with(model.__func__, settings))
+    if isinstance(model, types.MethodType):
+        return types.MethodType(compile_with(model.__func__, settings), model.__self__)
+    if isinstance(model, functools.partial):
+        partial = type(model)(compile_with(model.func, settings), *model.args, **model.keywords)
+        partial.__dict__.update(model.__dict__)
+        return partial
+    if isinstance(model, torch.jit.ScriptModule):
+        return model  # TorchScript has compiled it
+    call = original_of(type(model).__call__)
+    if isinstance(call, types.FunctionType) and _keeps_its_class(model):
+        return _shared.shared(model, _new(call, settings, bound=model))
+    return _compile_function(_calling(model), model, settings)
+
+
+def _keeps_its_class(model):
+    """The result is an object of the model's class over the same attributes, rather than a function."""
+    if isinstance(model, type) or not _shared.can_share(model):
+        return False
+    return isinstance(model, torch.nn.Module) or (type(model).__module__ or '').split('.')[0] != 'torch'
+
+
+def _calling(fn):
+    """A Python function that calls `fn`, so that there is a frame to compile."""
+    def call(*args, **kwargs):
+        return fn(*args, **kwargs)
+    return call
+
+
+def _compile_function(function, original, settings):
+    return functools.update_wrapper(_new(function, settings, original=original), original)
+
+
+def _new(function, settings, **more):
+    compiled = _native.CompiledFunction(function, settings=settings, **more, **settings.native())
+    _live.add(compiled)
+    return compiled
+
+
+def original_of(model):
+    """What `model` was compiled from; itself if it was not."""
+    if isinstance(model, _native.CompiledFunction):
+        return model._original
+    if _shared.is_shared(model) and _shared.call_of(model) is not None:
+        return _shared.original_of(model)
+    return model
+
+
+def is_disabled(model):
+    """disable() returned it."""
+    if isinstance(model, types.FunctionType):
+        return _native.is_disabled(model)
+    return _shared.is_shared(model) and _shared.original_of(model) is not None and _shared.call_of(model) is None
+
+
+def native_of(model):
+    """The CompiledFunction inside what compile() returned; None if there is none."""
+    if isinstance(model, _native.CompiledFunction):
+        return model
+    if _shared.is_shared(model):
+        return native_of(_shared.call_of(model))
+    if isinstance(model, (types.MethodType, staticmethod, classmethod)):
+        return native_of(model.__func__)
+    if isinstance(model, functools.partial):
+        return native_of(model.func)
+    return None
+
+
+# -- copies and pickles
+
+
+def recompile(call, original):
+    """A copy of an object that was compiled to `call`, or disabled."""
+    return disable(original) if call is None else compile_with(original, call._settings)
+
+
+def reduce_shared(original, call):
+    return (disable, (original,)) if call is None else (_rebuild, (original, call._settings.keywords()))
+
+
+def reduce_function(compiled):
+    """By name where the name leads to the compiled function (it was decorated), else by the original's."""
+    name = getattr(compiled, '__qualname__', '')
+    try:
+        found = functools.reduce(getattr, name.split('.'), sys.modules[compiled.__module__])
+    except (AttributeError, KeyError):
+        found = None
+    if found is compiled:
+        return name
+    return _rebuild, (compiled._original, compiled._settings.keywords())
+
+
+def _rebuild(original, keywords):
+    return compile(original, **keywords)
+
+
+# -- what is not compiled
+
+
+def disable(fn=None, recursive=True, *, reason=None):
+    """Marks a function, method, module or other callable as one that smelt never looks into: a compiled function that
+    calls it breaks its graph there, and Python runs it, with everything it calls.
+
+    A decorator (``@smelt.disable``, ``@smelt.disable(reason='...')``) or a function. `reason` is for the reader.
+    `recursive` is taken for likeness with torch.compiler.disable: what the callable calls is never looked into.
+    """
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    check_callable(fn, 'smelt.disable')
+    if is_disabled(fn):
+        return fn
+    if isinstance(fn, types.FunctionType):
+        _native.mark_disabled(fn)
+        return fn
+    if isinstance(fn, (staticmethod, classmethod)):
+        return type(fn)(disable(fn.__func__))
+    fn = original_of(fn)
+    if isinstance(fn, torch.nn.Module) and not isinstance(fn, torch.jit.ScriptModule) and _shared.can_share(fn):
+        return _shared.shared(fn, None)
+    call = functools.update_wrapper(_calling(fn), fn)
+    _native.mark_disabled(call)
+    return call
+
+
+def is_compiling():
+    """True while smelt follows the function that asks; what is compiled then is what runs for True."""
+    return _native.is_tracing()
+
+
+def forget_all():
+    """Drops what was compiled, everywhere. Compiled functions compile again when they are called."""
+    while True:
+        try:
+            live = list(_live)
+            break
+        except RuntimeError:  # another thread compiles something
+            pass
+    for compiled in live:
+        compiled._reset()

@@ -1,0 +1,123 @@
+"""The arguments of smelt.compile: modes, options, back ends, and the errors that list them."""
+import dataclasses
+
+from ._errors import ArgumentError, OptionError
+
+MODES = ('default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs')
+KEYWORDS = ('mode', 'backend', 'dynamic', 'fullgraph', 'options', 'disable')
+
+
+def _one_of(*values):
+    return ' or '.join(map(repr, values)), lambda value: isinstance(value, str) and value in values
+
+
+def _at_least(least):
+    return (f'an int of at least {least}',
+            lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least)
+
+
+# name: what it may be, in words and as a function.
+OPTIONS = {
+    'fusion': _one_of('none', 'pointwise', 'full'),
+    'max_fused_nodes': _at_least(1),
+    'numerics': _one_of('default', 'eager'),
+    'recompile_limit': _at_least(1),
+}
+
+# None: smelt's own, known to the native side by its name.
+_backends = {'eager': None, 'native': None}
+
+
+def register_backend(name, fn=None):
+    """Makes `fn` a back end: smelt.compile(..., backend=name) calls fn(graph, example_inputs) once per graph, and calls
+    what that returns, with the graph's input tensors, in the graph's place.
+
+    As a decorator: ``@smelt.register_backend`` (the function's name is the back end's) or
+    ``@smelt.register_backend('name')``.
+    """
+    if callable(name) and fn is None:
+        return register_backend(name.__name__, name)
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f'smelt.register_backend takes a name and a function, not {name!r}')
+    if fn is None:
+        return lambda fn: register_backend(name, fn)
+    if not callable(fn):
+        raise ArgumentError(f'the back end {name!r} is to be a function of (graph, example_inputs), not {fn!r}')
+    if name in _backends and _backends[name] is None:
+        raise OptionError(f"{name!r} is a back end of smelt's own; register yours under another name")
+    _backends[name] = fn
+    return fn
+
+
+def list_backends():
+    """The names that smelt.compile(backend=...) knows."""
+    return sorted(_backends)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Arguments of smelt.compile, checked."""
+
+    mode: str = 'default'
+    backend: object = 'native'
+    dynamic: bool | None = None
+    fullgraph: bool = False
+    options: dict = dataclasses.field(default_factory=dict)
+
+    def native(self):
+        """As _native.CompiledFunction takes them."""
+        named = isinstance(self.backend, str)
+        return {
+            'backend': self.backend if named and _backends[self.backend] is None else 'custom',
+            'backend_callable': _backends[self.backend] if named else self.backend,
+            'mode': MODES.index(self.mode),
+            'fullgraph': self.fullgraph,
+            **{name: self.options[name] for name in ('recompile_limit',) if name in self.options},
+        }
+
+    def keywords(self):
+        """As smelt.compile takes them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def check(*, mode='default', backend='native', dynamic=None, fullgraph=False, options=None, **unknown):
+    """Settings of these arguments; an error that lists the valid ones if one is not."""
+    if unknown:
+        raise ArgumentError(f'smelt.compile has no argument {_names(unknown)}; there are {_names(KEYWORDS)}')
+    mode = 'default' if mode is None else mode
+    if mode not in MODES:
+        raise OptionError(f'smelt.compile has no mode {mode!r}; there are {_names(MODES)}')
+    if not callable(backend) and (not isinstance(backend, str) or backend not in _backends):
+        raise OptionError(f'smelt.compile has no back end {backend!r}; there are {_names(list_backends())}, a name '
+                          'given to smelt.register_backend, or a function of (graph, example_inputs)')
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise OptionError(f'dynamic is None, True or False, not {dynamic!r}')
+    return Settings(mode, backend, dynamic, _flag('fullgraph', fullgraph), _check_options(options))
+
+
+def _flag(name, value):
+    if not isinstance(value, bool):
+        raise OptionError(f'{name} is True or False, not {value!r}')
+    return value
+
+
+def check_disable(disable):
+    return _flag('disable', disable)
+
+
+def _check_options(options):
+    if options is None:
+        return {}
+    if not isinstance(options, dict):
+        raise ArgumentError(f'options is a dict of {_names(OPTIONS)}, not {options!r}')
+    for name, value in options.items():
+        if name not in OPTIONS:
+            raise OptionError(f'smelt.compile has no option {name!r}; there are {_names(OPTIONS)}')
+        words, is_valid = OPTIONS[name]
+        if not is_valid(value):
+            raise OptionError(f'the option {name!r} is {words}, not {value!r}')
+    return dict(options)
+
+
+def _names(names):
+    return ', '.join(map(repr, names))

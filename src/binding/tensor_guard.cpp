@@ -1,0 +1,169 @@
+// Guards on tensors: type, dispatch keys (device type, layout, conj and neg bits, inference),
+// dtype, device, requires_grad, sizes, strides.
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "binding/tensors.h"
+#include "capture/bytecode/object.h"
+#include "capture/dispatch/keys.h"
+
+namespace smelt {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+
+const char* switched(bool on) { return on ? "on" : "off"; }
+
+bool has_strides(const at::Tensor& tensor) {
+  return tensor.layout() == c10::kStrided && !tensor.is_nested();
+}
+bool has_plain_sizes(const at::Tensor& tensor) {
+  return !tensor.is_nested() && !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+}
+
+class Guard final : public TensorGuard {
+ public:
+  explicit Guard(PyObject* object)
+      : type_(Object::share(reinterpret_cast<PyObject*>(Py_TYPE(object)))) {
+    const at::Tensor& tensor = THPVariable_Unpack(object);
+    keys_ = tensor.key_set().raw_repr();
+    dtype_ = tensor.scalar_type();
+    device_ = tensor.device();
+    requires_grad_ = tensor.requires_grad();
+    if (!has_plain_sizes(tensor)) {
+      never_ = true;
+      return;
+    }
+    dim_ = static_cast<size_t>(tensor.dim());
+    strided_ = has_strides(tensor);
+    shape_.append(tensor.sizes().begin(), tensor.sizes().end());
+    if (strided_) shape_.append(tensor.strides().begin(), tensor.strides().end());
+  }
+
+  bool holds(PyObject* object) const override {
+    if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(type_.get())) return false;
+    const at::Tensor& tensor = THPVariable_Unpack(object);
+    const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+    if (impl->key_set().raw_repr() != keys_ || never_) return false;
+    if (c10::typeMetaToScalarType(impl->dtype()) != dtype_ || impl->device() != device_ ||
+        impl->requires_grad() != requires_grad_)
+      return false;
+    const c10::IntArrayRef sizes = impl->sizes();
+    if (sizes.size() != dim_) return false;
+    for (size_t i = 0; i < dim_; ++i)
+      if (sizes[i] != shape_[i]) return false;
+    if (!strided_) return true;
+    const c10::IntArrayRef strides = impl->strides();
+    for (size_t i = 0; i < dim_; ++i)
+      if (strides[i] != shape_[dim_ + i]) return false;
+    return true;
+  }
+
+  std::string difference(PyObject* object) const override {
+    if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(type_.get()))
+      return std::string("type is ") + Py_TYPE(object)->tp_name + ", was " + type_name();
+    const at::Tensor& tensor = THPVariable_Unpack(object);
+    if (tensor.scalar_type() != dtype_)
+      return std::string("dtype is ") + c10::toString(tensor.scalar_type()) + ", was " +
+             c10::toString(dtype_);
+    if (tensor.device() != device_)
+      return "device is " + tensor.device().str() + ", was " + device_.str();
+    if (tensor.requires_grad() != requires_grad_)
+      return std::string("requires_grad is ") + switched(tensor.requires_grad()) + ", was " +
+             switched(requires_grad_);
+    if (tensor.key_set().raw_repr() != keys_)
+      return "kind of tensor is " + c10::toString(tensor.key_set()) + ", was " +
+             c10::toString(DispatchKeySet(DispatchKeySet::RAW, keys_));
+    if (never_ || !has_plain_sizes(tensor)) return "sizes are not plain numbers";
+    if (static_cast<size_t>(tensor.dim()) != dim_)
+      return "number of dimensions is " + std::to_string(tensor.dim()) + ", was " +
+             std::to_string(dim_);
+    for (size_t i = 0; i < dim_; ++i)
+      if (tensor.size(static_cast<int64_t>(i)) != shape_[i])
+        return differs("size", i, tensor.size(static_cast<int64_t>(i)), shape_[i]);
+    for (size_t i = 0; strided_ && i < dim_; ++i)
+      if (tensor.stride(static_cast<int64_t>(i)) != shape_[dim_ + i])
+        return differs("stride", i, tensor.stride(static_cast<int64_t>(i)), shape_[dim_ + i]);
+    return "";
+  }
+
+  std::string str() const override {
+    std::string text = type_name() + " " + c10::toString(dtype_) + list(0);
+    if (strided_) text += " strides " + list(dim_);
+    if (!device_.is_cpu()) text += " on " + device_.str();
+    if (requires_grad_) text += " requires_grad";
+    return text;
+  }
+
+ private:
+  std::string type_name() const { return reinterpret_cast<PyTypeObject*>(type_.get())->tp_name; }
+  static std::string differs(const char* what, size_t dim, int64_t is, int64_t was) {
+    return std::string(what) + " at dimension " + std::to_string(dim) + " is " +
+           std::to_string(is) + ", was " + std::to_string(was);
+  }
+  std::string list(size_t first) const {
+    std::string text = "[";
+    for (size_t i = 0; i < dim_; ++i) text += (i ? ", " : "") + std::to_string(shape_[first + i]);
+    return text + "]";
+  }
+
+  Object type_;
+  uint64_t keys_ = 0;
+  c10::ScalarType dtype_ = c10::ScalarType::Undefined;
+  c10::Device device_ = c10::kCPU;
+  bool requires_grad_ = false;
+  bool strided_ = false;
+  bool never_ = false;  // of a kind that is not compared
+  size_t dim_ = 0;
+  c10::SmallVector<int64_t, 10> shape_;  // sizes, then strides
+};
+
+PyObject* lookup(PyTypeObject* type, const char* name) {
+  const Object key = Object::steal(PyUnicode_InternFromString(name));
+  return _PyType_Lookup(type, key.get());
+}
+
+// Does the type bring code that PyTorch calls for ops on its tensors?
+bool has_code_of_its_own(PyTypeObject* type) {
+  auto* plain = reinterpret_cast<PyTypeObject*>(THPVariableClass);
+  if (type == plain || type == reinterpret_cast<PyTypeObject*>(ParameterClass)) return false;
+  static PyObject* disabled = [] {  // as parameters have
+    return lookup(reinterpret_cast<PyTypeObject*>(ParameterClass), "__torch_function__");
+  }();
+  PyObject* function = lookup(type, "__torch_function__");
+  return (function != lookup(plain, "__torch_function__") && function != disabled) ||
+         lookup(type, "__torch_dispatch__") != lookup(plain, "__torch_dispatch__");
+}
+
+}  // namespace
+
+std::unique_ptr<TensorGuard> make_tensor_guard(PyObject* tensor) {
+  return std::make_unique<Guard>(tensor);
+}
+
+bool is_tensor_object(PyObject* object) {
+  auto* tensor = reinterpret_cast<PyTypeObject*>(THPVariableClass);
+  return Py_TYPE(object) == tensor || PyType_IsSubtype(Py_TYPE(object), tensor);
+}
+
+std::optional<LogTrouble> refuse_tensor(PyObject* object) {
+  const auto trouble = [](BreakReason reason, std::string detail) {
+    return LogTrouble{reason, std::move(detail)};
+  };
+  if (has_code_of_its_own(Py_TYPE(object)))
+    return trouble(BreakReason::subclass, Py_TYPE(object)->tp_name);
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  const DispatchKeySet keys = tensor.key_set();
+  if (keys.has_any(DispatchKeySet({DispatchKey::Python, DispatchKey::Functionalize, kRecordKey})))
+    return trouble(BreakReason::subclass, Py_TYPE(object)->tp_name);
+  if (keys.has_any(DispatchKeySet({DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
+                                   DispatchKey::BatchedNestedTensor})))
+    return trouble(BreakReason::transform, "a wrapped tensor");
+  if (tensor._fw_grad(0).defined()) return trouble(BreakReason::transform, "forward-mode autograd");
+  if (!has_plain_sizes(tensor)) return trouble(BreakReason::subclass, "a nested tensor");
+  return std::nullopt;
+}
+
+}  // namespace smelt

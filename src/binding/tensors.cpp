@@ -1,0 +1,294 @@
+// What the interpreter asks about tensors (capture/bytecode/tensors.h), answered with PyTorch.
+#include "binding/tensors.h"
+
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "binding/binding.h"
+#include "bridge/graph_program.h"
+#include "bridge/recorded_graph.h"
+#include "capture/bytecode/object.h"
+#include "capture/dispatch/op_log.h"
+
+namespace py = pybind11;
+
+namespace smelt {
+namespace {
+
+// With fewer ops it is not worth the time to let go of the GIL and to get it back.
+constexpr size_t kFewOps = 4;
+
+BreakReason to_reason(OpTrouble::Kind kind) {
+  switch (kind) {
+    case OpTrouble::Kind::foreign_tensor: return BreakReason::foreign_tensor;
+    case OpTrouble::Kind::data_dependent: return BreakReason::data_dependent;
+    case OpTrouble::Kind::subclass: return BreakReason::subclass;
+    case OpTrouble::Kind::transform: return BreakReason::transform;
+    case OpTrouble::Kind::autograd: return BreakReason::autograd;
+    case OpTrouble::Kind::memory: return BreakReason::mutation;
+    case OpTrouble::Kind::argument: return BreakReason::c_function;
+  }
+  return BreakReason::internal;
+}
+
+void set_error(const char* type, const char* message) {
+  PyErr_SetString(py::module_::import("smelt._native").attr(type).ptr(), message);
+}
+
+// Runs `body`; an exception becomes the Python error that PyTorch makes of it. False: there was
+// one.
+template <typename Body>
+bool without_exceptions(const Body& body) {
+  try {
+    torch::PyWarningHandler warnings;
+    try {
+      body();
+      return true;
+    } catch (...) {
+      warnings.set_in_exception();
+      throw;
+    }
+  } catch (py::error_already_set& error) {
+    error.restore();
+  } catch (const RecordError& error) {
+    set_error("RecordError", error.what());
+  } catch (const Error& error) {
+    set_error("Error", error.what());
+  } catch (const InternalError& error) {
+    set_error("InternalError", error.what());
+  } catch (const std::exception&) {
+    torch::translate_exception_to_python(std::current_exception());
+  }
+  return false;
+}
+
+std::vector<at::Tensor> run_program(const GraphProgram& program, std::vector<at::Tensor> inputs) {
+  if (program.ops() <= kFewOps) return program.run(std::move(inputs));
+  py::gil_scoped_release nogil;
+  return program.run(std::move(inputs));
+}
+
+PyObject* wrap(at::Tensor tensor) {
+  if (!tensor.defined()) return Py_NewRef(Py_None);
+  PyObject* object = THPVariable_Wrap(std::move(tensor));
+  if (!object) throw python_error();
+  return object;
+}
+
+class NativeProgram final : public TensorProgram {
+ public:
+  NativeProgram(std::shared_ptr<const GraphProgram> program, size_t inputs)
+      : program_(std::move(program)), inputs_(inputs) {}
+
+  bool run(PyObject* const* inputs, PyObject** outputs) const override {
+    size_t made = 0;
+    const bool done = without_exceptions([&] {
+      std::vector<at::Tensor> tensors;
+      tensors.reserve(inputs_);
+      for (size_t i = 0; i < inputs_; ++i) tensors.push_back(THPVariable_Unpack(inputs[i]));
+      for (at::Tensor& result : run_program(*program_, std::move(tensors))) {
+        outputs[made] = wrap(std::move(result));
+        ++made;
+      }
+    });
+    if (!done)
+      for (size_t i = 0; i < made; ++i) Py_CLEAR(outputs[i]);
+    return done;
+  }
+  bool fails_cleanly() const override { return program_->fails_cleanly(); }
+  size_t ops() const override { return program_->ops(); }
+  std::string str() const override { return program_->str(); }
+
+ private:
+  std::shared_ptr<const GraphProgram> program_;
+  size_t inputs_;
+};
+
+// What a back end written in Python is given: run(*inputs), text(), and itself callable.
+struct CapturedGraph {
+  std::shared_ptr<const GraphProgram> program;
+  size_t inputs = 0;
+
+  py::list run(const py::args& arguments) const {
+    if (arguments.size() != inputs)
+      throw Error("the graph takes " + std::to_string(inputs) + " tensors, not " +
+                  std::to_string(arguments.size()));
+    std::vector<at::Tensor> tensors;
+    for (const py::handle& argument : arguments) {
+      if (!is_tensor_object(argument.ptr())) throw Error("the graph takes tensors only");
+      tensors.push_back(THPVariable_Unpack(argument.ptr()));
+    }
+    py::list results;
+    for (at::Tensor& result : run_program(*program, std::move(tensors)))
+      results.append(py::reinterpret_steal<py::object>(wrap(std::move(result))));
+    return results;
+  }
+};
+
+// What a back end written in Python made of the graph.
+class PythonProgram final : public TensorProgram {
+ public:
+  PythonProgram(std::shared_ptr<const GraphProgram> program, Object callable, size_t inputs,
+                size_t outputs)
+      : program_(std::move(program)),
+        callable_(std::move(callable)),
+        inputs_(inputs),
+        outputs_(outputs) {}
+
+  bool run(PyObject* const* inputs, PyObject** outputs) const override {
+    const Object result =
+        Object::steal(PyObject_Vectorcall(callable_.get(), inputs, inputs_, nullptr));
+    if (!result) return false;
+    const Object list =
+        Object::steal(PySequence_Fast(result.get(), "a back end must return a list of tensors"));
+    if (!list) return false;
+    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(list.get())) != outputs_) {
+      PyErr_Format(PyExc_ValueError, "the back end returned %zd results; the graph has %zu",
+                   PySequence_Fast_GET_SIZE(list.get()), outputs_);
+      return false;
+    }
+    PyObject** items = PySequence_Fast_ITEMS(list.get());
+    for (size_t i = 0; i < outputs_; ++i) {
+      if (items[i] == Py_None || is_tensor_object(items[i])) continue;
+      PyErr_Format(PyExc_TypeError, "the back end returned a %s in the place of a tensor",
+                   Py_TYPE(items[i])->tp_name);
+      return false;
+    }
+    for (size_t i = 0; i < outputs_; ++i) outputs[i] = Py_NewRef(items[i]);
+    return true;
+  }
+  bool fails_cleanly() const override { return program_->log().fails_cleanly(); }
+  size_t ops() const override { return program_->ops(); }
+  std::string str() const override { return program_->str(); }
+
+ private:
+  std::shared_ptr<const GraphProgram> program_;
+  Object callable_;
+  size_t inputs_, outputs_;
+};
+
+GraphProgram::Want wanted_program(const ProgramRequest& request) {
+  if (request.backend_callable) return GraphProgram::Want::graph;
+  if (request.backend == "eager") return GraphProgram::Want::log;
+  if (request.backend == "native") return GraphProgram::Want::fastest;
+  throw Error("there is no back end named " + request.backend);
+}
+
+class Log final : public TensorLog {
+ public:
+  void resume() override { log_.resume(); }
+  void pause() override { log_.pause(); }
+
+  LogValue add_input(PyObject* tensor) override {
+    ++inputs_;
+    return log_.add_input(THPVariable_Unpack(tensor));
+  }
+
+  // Objects that ops made are plain tensors; anything else was made of one by other means.
+  LogValue value_of(PyObject* object) const override {
+    const at::Tensor& tensor = THPVariable_Unpack(object);
+    const LogValue value = log_.find(tensor);
+    if (value < 0 || is_input(value)) return value;
+    if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(THPVariableClass)) {
+      log_.give_up(OpTrouble::Kind::subclass, Py_TYPE(object)->tp_name);
+      return -1;
+    }
+    return log_.check_state(value, tensor) ? value : -1;
+  }
+
+  bool is_input(LogValue value) const override {
+    return log_.values()[value].kind == LoggedTensor::Kind::input;
+  }
+  bool is_dynamic(LogValue value) const override { return log_.values()[value].dynamic; }
+  size_t position() const override { return log_.items().size(); }
+  void rewind(size_t position) override { log_.rewind(position); }
+
+  std::vector<LogValue> used_inputs() const override {
+    std::vector<LogValue> inputs;
+    std::vector<bool> seen(log_.values().size());
+    for (const LogItem& item : log_.items())
+      for (const LogSlot& slot : item.slots)
+        for (LogValue value : slot.values)
+          if (value >= 0 && is_input(value) && !seen[value]) {
+            seen[value] = true;
+            inputs.push_back(value);
+          }
+    return inputs;
+  }
+
+  std::optional<LogTrouble> take_trouble(bool thorough) override {
+    // Each op looks at its own arguments; all inputs are looked at now and then, and at the end.
+    if (thorough || ++since_check_ > inputs_) {
+      log_.check_inputs();
+      since_check_ = 0;
+    }
+    const std::optional<OpTrouble> trouble = log_.take_trouble();
+    if (!trouble) return std::nullopt;
+    return LogTrouble{to_reason(trouble->kind), trouble->detail};
+  }
+
+  std::unique_ptr<TensorProgram> finish(const ProgramRequest& request) override {
+    std::unique_ptr<TensorProgram> made;
+    without_exceptions([&] { made = make_program(request); });
+    return made;
+  }
+
+ private:
+  std::unique_ptr<TensorProgram> make_program(const ProgramRequest& request) {
+    auto program = std::make_shared<const GraphProgram>(log_, request.inputs, request.outputs,
+                                                        wanted_program(request));
+    if (!request.backend_callable)
+      return std::make_unique<NativeProgram>(std::move(program), request.inputs.size());
+    py::list examples;
+    for (LogValue input : request.inputs) {
+      const at::Tensor tensor = log_.tensor(input);
+      if (!tensor.defined()) throw Error("an input of the graph is gone");
+      examples.append(py::reinterpret_steal<py::object>(wrap(tensor)));
+    }
+    const py::object graph = py::cast(CapturedGraph{program, request.inputs.size()});
+    const py::object callable = py::handle(request.backend_callable)(graph, examples);
+    if (!PyCallable_Check(callable.ptr()))
+      throw Error("the back end returned a " + std::string(Py_TYPE(callable.ptr())->tp_name) +
+                  " instead of a function");
+    return std::make_unique<PythonProgram>(std::move(program), Object::share(callable.ptr()),
+                                           request.inputs.size(), request.outputs.size());
+  }
+
+  mutable OpLog log_;
+  size_t inputs_ = 0, since_check_ = 0;
+};
+
+class TorchTensors final : public Tensors {
+ public:
+  bool is_tensor(PyObject* object) const override { return is_tensor_object(object); }
+  std::optional<LogTrouble> refuse(PyObject* tensor) const override {
+    return refuse_tensor(tensor);
+  }
+  std::optional<LogTrouble> refuse_state() const override { return refuse_ambient(); }
+  std::unique_ptr<TensorGuard> guard(PyObject* tensor) const override {
+    return make_tensor_guard(tensor);
+  }
+  std::unique_ptr<TensorLog> start_log() const override { return std::make_unique<Log>(); }
+  Ambient ambient() const override { return read_ambient(); }
+  std::string difference(const Ambient& was, const Ambient& is) const override {
+    return ambient_difference(was, is);
+  }
+};
+
+}  // namespace
+
+void bind_tensors(py::module_& m) {
+  py::class_<CapturedGraph>(m, "CapturedGraph")
+      .def("run", &CapturedGraph::run)
+      .def("__call__", &CapturedGraph::run)
+      .def("text", [](const CapturedGraph& graph) { return graph.program->str(); })
+      .def("__str__", [](const CapturedGraph& graph) { return graph.program->str(); })
+      .def("__len__", [](const CapturedGraph& graph) { return graph.program->ops(); });
+  set_tensors(std::make_unique<TorchTensors>());
+}
+
+}  // namespace smelt

@@ -1,0 +1,23 @@
+// The parts behind capture/bytecode/tensors.h: what a tensor is like, PyTorch's state, logs and
+// programs.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "capture/bytecode/tensors.h"
+
+namespace smelt {
+
+// Any tensor object.
+std::unique_ptr<TensorGuard> make_tensor_guard(PyObject* tensor);
+// Why the log can't follow the tensor; nothing if it can.
+std::optional<LogTrouble> refuse_ambient();
+std::optional<LogTrouble> refuse_tensor(PyObject* tensor);
+bool is_tensor_object(PyObject* object);
+
+Ambient read_ambient();
+std::string ambient_difference(const Ambient& was, const Ambient& is);
+
+}  // namespace smelt

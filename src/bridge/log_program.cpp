@@ -1,0 +1,439 @@
+#include "bridge/log_program.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/lift_fresh.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+
+#include "base/counters.h"
+#include "base/error.h"
+#include "bridge/generator_states.h"
+
+namespace smelt {
+namespace {
+
+using torch::jit::Stack;
+
+bool is_argument(const LogItem& item, LogValue value) {
+  return std::any_of(item.slots.begin(), item.slots.end(), [&](const LogSlot& slot) {
+    return std::find(slot.values.begin(), slot.values.end(), value) != slot.values.end();
+  });
+}
+
+// Which ops are needed: for an output, or for a change that is seen from outside. Memory decides,
+// not values: a write into a view is needed if any tensor on that memory is.
+std::vector<bool> live_items(const OpLog& log, std::span<const LogValue> outputs) {
+  const std::vector<LogItem>& items = log.items();
+  std::vector<bool> needed(log.values().size());
+  std::vector<bool> needed_memory;
+  const auto need = [&](LogValue value) {
+    if (value < 0) return;
+    needed[value] = true;
+    const auto memory = static_cast<size_t>(log.values()[value].memory);
+    if (memory >= needed_memory.size()) needed_memory.resize(memory + 1);
+    needed_memory[memory] = true;
+  };
+  for (LogValue value : outputs) need(value);
+  std::vector<bool> live(items.size());
+  for (size_t i = items.size(); i-- > 0;) {
+    const LogItem& item = items[i];
+    bool is_live = item.random || item.op->traits.effect || item.op->is_custom;
+    for (LogValue value : item.results)
+      is_live = is_live || (value >= 0 && needed[value] && !is_argument(item, value));
+    for (LogValue value : item.written) {
+      const int32_t memory = log.values()[value].memory;
+      is_live = is_live || log.is_input_memory(memory) ||
+                (static_cast<size_t>(memory) < needed_memory.size() && needed_memory[memory]);
+    }
+    if (!is_live) continue;
+    live[i] = true;
+    for (const LogSlot& slot : item.slots)
+      for (LogValue value : slot.values) need(value);
+  }
+  return live;
+}
+
+std::string describe(const LoggedTensor& value) {
+  std::ostringstream text;
+  text << c10::toString(value.dtype) << "[";
+  for (size_t i = 0; i < value.sizes.size(); ++i) text << (i ? ", " : "") << value.sizes[i];
+  text << "]";
+  if (!value.device.is_cpu()) text << "@" << value.device.str();
+  return text.str();
+}
+
+}  // namespace
+
+LogProgram::LogProgram(const OpLog& log, std::span<const LogValue> inputs,
+                       std::span<const LogValue> outputs)
+    : ambients_(log.ambients()), register_of_(log.values().size(), -1) {
+  for (LogValue value : inputs) {
+    inputs_.push_back(reg(value));
+    input_texts_.push_back(describe(log.values()[value]));
+  }
+  const std::vector<bool> live = live_items(log, outputs);
+  make_constants(log, live, outputs);
+  make_steps(log, live, outputs);
+  find_saved(log, live, inputs);
+  for (LogValue value : outputs) {
+    if (value >= 0 && register_of_[value] < 0)
+      throw Error("an output of the traced code is neither an input nor a result of its ops");
+    outputs_.push_back(value < 0 ? -1 : register_of_[value]);
+  }
+  register_of_ = {};
+}
+
+int32_t LogProgram::reg(LogValue value) {
+  int32_t& slot = register_of_[value];
+  if (slot < 0) slot = static_cast<int32_t>(registers_++);
+  return slot;
+}
+
+void LogProgram::make_constants(const OpLog& log, const std::vector<bool>& live,
+                                std::span<const LogValue> outputs) {
+  std::vector<bool> touched(log.values().size() + 1);  // by memory
+  const auto touch = [&](LogValue value) {
+    if (value < 0) return;
+    const auto memory = static_cast<size_t>(log.values()[value].memory);
+    if (memory >= touched.size()) touched.resize(memory + 1);
+    touched[memory] = true;
+  };
+  for (LogValue value : outputs) touch(value);
+  std::vector<bool> used(log.values().size());
+  for (LogValue value : outputs)
+    if (value >= 0) used[value] = true;
+  for (size_t i = 0; i < live.size(); ++i) {
+    if (!live[i]) continue;
+    for (LogValue value : log.items()[i].written) touch(value);
+    for (const LogSlot& slot : log.items()[i].slots)
+      for (LogValue value : slot.values)
+        if (value >= 0) used[value] = true;
+  }
+  for (size_t id = 0; id < log.values().size(); ++id) {
+    const LoggedTensor& value = log.values()[id];
+    if (value.kind != LoggedTensor::Kind::constant || !used[id]) continue;
+    const auto memory = static_cast<size_t>(value.memory);
+    const bool shared = memory >= touched.size() || !touched[memory] ||
+                        value.constant.unsafeGetTensorImpl()->is_wrapped_number();
+    constants_.push_back({reg(static_cast<LogValue>(id)), value.constant, shared});
+  }
+}
+
+void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
+                            std::span<const LogValue> outputs) {
+  std::vector<bool> later(log.values().size());  // read after the step at hand
+  for (LogValue value : outputs)
+    if (value >= 0) later[value] = true;
+  const auto draw_from = [&](const at::Generator& generator) {
+    if (std::find(generators_.begin(), generators_.end(), generator) == generators_.end())
+      generators_.push_back(generator);
+  };
+  std::vector<std::vector<bool>> needed_results(live.size());
+  std::vector<std::vector<std::vector<bool>>> last_uses(live.size());
+  for (size_t i = live.size(); i-- > 0;) {
+    if (!live[i]) continue;
+    const LogItem& item = log.items()[i];
+    for (LogValue value : item.results) needed_results[i].push_back(value >= 0 && later[value]);
+    for (auto slot = item.slots.rbegin(); slot != item.slots.rend(); ++slot) {
+      std::vector<bool> last(slot->values.size());
+      for (size_t k = slot->values.size(); k-- > 0;) {
+        const LogValue value = slot->values[k];
+        if (value < 0) continue;
+        last[k] = !later[value];
+        later[value] = true;
+      }
+      last_uses[i].push_back(std::move(last));
+    }
+    std::reverse(last_uses[i].begin(), last_uses[i].end());
+  }
+  for (size_t i = 0; i < live.size(); ++i) {
+    if (!live[i]) continue;
+    const LogItem& item = log.items()[i];
+    Step step{item.op->handle, item.arguments, {}, {}, item.ambient};
+    for (size_t s = 0; s < item.slots.size(); ++s) {
+      const LogSlot& slot = item.slots[s];
+      Slot linked{slot.argument, slot.is_list, slot.is_optional_list, {}, last_uses[i][s]};
+      for (LogValue value : slot.values) {
+        if (value >= 0 && register_of_[value] < 0)
+          throw Error(item.op->name.str() +
+                      " reads a tensor that is not among the program's inputs");
+        linked.registers.push_back(value < 0 ? -1 : register_of_[value]);
+      }
+      step.slots.push_back(std::move(linked));
+    }
+    result_texts_.emplace_back();
+    bool tracked = false;
+    for (size_t k = 0; k < item.results.size(); ++k) {
+      const LogValue value = item.results[k];
+      step.results.push_back(needed_results[i][k] ? reg(value) : -1);
+      if (value < 0) {
+        result_texts_.back().emplace_back("none");
+        continue;
+      }
+      result_texts_.back().push_back(describe(log.values()[value]));
+      tracked = tracked || log.values()[value].requires_grad;
+    }
+    uses_autograd_ = uses_autograd_ || (tracked && log.ambients()[item.ambient].grad);
+    one_ambient_ = one_ambient_ && item.ambient == 0;
+    writes_ = writes_ || !item.written.empty();
+    for (LogValue value : item.written)
+      fails_cleanly_ = fails_cleanly_ && !log.is_input_memory(log.values()[value].memory);
+    if (item.op->is_custom && (item.op->is_mutable || item.op->traits.effect))
+      fails_cleanly_ = false;
+    if (item.random || item.op->is_custom) {
+      for (const c10::IValue& argument : item.arguments)
+        if (argument.isGenerator()) draw_from(argument.toGenerator());
+      for (LogValue value : item.results)
+        if (value >= 0) draw_from(at::globalContext().defaultGenerator(log.values()[value].device));
+    }
+    steps_.push_back(std::move(step));
+  }
+}
+
+namespace {
+
+// Whether it may raise depends on what is in its tensors. All else that an op checks is guarded.
+bool may_fail(const LogItem& item) {
+  static constexpr std::string_view kChecked[] = {
+      "index",         "embedding", "gather",     "scatter",       "nll_loss",
+      "cross_entropy", "::take",    "::put",      "one_hot",       "linalg",
+      "cholesky",      "inverse",   "::lu",       "multinomial",   "bernoulli",
+      "normal",        "poisson",   "ctc_loss",   "margin_loss",   "repeat_interleave",
+      "bincount",      "assert",    "max_unpool", "segment_reduce"};
+  if (item.op->is_custom) return true;
+  const std::string name = item.op->name.str();
+  return std::any_of(std::begin(kChecked), std::end(kChecked),
+                     [&](std::string_view part) { return name.find(part) != std::string::npos; });
+}
+
+}  // namespace
+
+// A run that fails behind a change of an input must not leave that change, as the caller starts
+// over.
+void LogProgram::find_saved(const OpLog& log, const std::vector<bool>& live,
+                            std::span<const LogValue> inputs) {
+  std::vector<int32_t> written;  // memory of inputs
+  bool is_needed = false;
+  for (size_t i = 0; i < live.size(); ++i) {
+    if (!live[i]) continue;
+    const LogItem& item = log.items()[i];
+    if (item.op->is_custom && (item.op->is_mutable || item.op->traits.effect)) return;
+    is_needed = is_needed || (!written.empty() && may_fail(item));
+    for (LogValue value : item.written) {
+      const LoggedTensor& tensor = log.values()[value];
+      if (!log.is_input_memory(tensor.memory)) continue;
+      if (tensor.memory == 0 || tensor.requires_grad) return;
+      written.push_back(tensor.memory);
+    }
+  }
+  if (!is_needed) return;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const LoggedTensor& input = log.values()[inputs[i]];
+    if (std::find(written.begin(), written.end(), input.memory) != written.end())
+      saved_.push_back(i);
+  }
+  fails_cleanly_ = true;
+}
+
+LogProgram::Saved LogProgram::save(const std::vector<at::Tensor>& inputs) const {
+  Saved saved;
+  const at::NoGradGuard no_grad;
+  for (size_t i : saved_) saved.emplace_back(inputs[i], inputs[i].clone());
+  return saved;
+}
+
+namespace {
+
+at::Tensor take(std::vector<at::Tensor>& registers, int32_t reg, bool last) {
+  if (reg < 0) return {};
+  return last ? std::move(registers[reg]) : registers[reg];
+}
+
+}  // namespace
+
+void LogProgram::execute(const Step& step, std::vector<at::Tensor>& registers, Stack& stack) const {
+  stack.assign(step.arguments.begin(), step.arguments.end());
+  for (const Slot& slot : step.slots) {
+    c10::IValue& argument = stack[slot.argument];
+    if (!slot.is_list) {
+      argument = take(registers, slot.registers[0], slot.last[0]);
+    } else if (slot.is_optional_list) {
+      c10::List<std::optional<at::Tensor>> list;
+      list.reserve(slot.registers.size());
+      for (size_t i = 0; i < slot.registers.size(); ++i) {
+        at::Tensor tensor = take(registers, slot.registers[i], slot.last[i]);
+        list.push_back(tensor.defined() ? std::optional<at::Tensor>(std::move(tensor))
+                                        : std::nullopt);
+      }
+      argument = std::move(list);
+    } else {
+      std::vector<at::Tensor> list;
+      list.reserve(slot.registers.size());
+      for (size_t i = 0; i < slot.registers.size(); ++i)
+        list.push_back(take(registers, slot.registers[i], slot.last[i]));
+      argument = std::move(list);
+    }
+  }
+  step.op.callBoxed(&stack);
+  size_t next = 0;
+  const auto store = [&](at::Tensor tensor) {
+    if (next >= step.results.size())
+      throw Error(step.op.schema().name() + " returned more tensors than when it was traced");
+    const int32_t reg = step.results[next++];
+    if (reg >= 0) registers[reg] = std::move(tensor);
+  };
+  for (c10::IValue& value : stack) {
+    if (value.isTensor())
+      store(std::move(value).toTensor());
+    else if (value.isTensorList())
+      for (at::Tensor& tensor : value.toTensorVector()) store(std::move(tensor));
+  }
+  stack.clear();
+}
+
+void LogProgram::steps(std::vector<at::Tensor>& registers, OpAmbientScope* ambient) const {
+  Stack stack;
+  for (const Step& step : steps_) {
+    if (ambient) ambient->enter(ambients_[step.ambient]);
+    execute(step, registers, stack);
+  }
+}
+
+std::vector<at::Tensor> LogProgram::start(std::vector<at::Tensor> inputs, Mode mode) const {
+  SMELT_CHECK(inputs.size() == inputs_.size(), "a program got another number of inputs");
+  std::vector<at::Tensor> registers(registers_);
+  for (size_t i = 0; i < inputs.size(); ++i) registers[inputs_[i]] = std::move(inputs[i]);
+  for (const Constant& constant : constants_) {
+    if (mode == Mode::replay && !constant.tensor.unsafeGetTensorImpl()->is_wrapped_number())
+      registers[constant.reg] = at::lift_fresh(constant.tensor);
+    else if (constant.shared)
+      registers[constant.reg] = constant.tensor;
+    else
+      registers[constant.reg] = constant.tensor.clone();
+  }
+  return registers;
+}
+
+std::vector<at::Tensor> LogProgram::run(std::vector<at::Tensor> inputs) const {
+  count(Counter::runs);
+  const Saved saved = save(inputs);
+  std::vector<at::Tensor> registers = start(std::move(inputs), Mode::run);
+  GeneratorStates states(generators_);
+  try {
+    if (one_ambient_) {
+      steps(registers, nullptr);
+    } else {
+      OpAmbientScope ambient(ambients_[0]);
+      steps(registers, &ambient);
+    }
+  } catch (...) {
+    states.restore();
+    const at::NoGradGuard no_grad;
+    for (const auto& [tensor, before] : saved) tensor.copy_(before);
+    throw;
+  }
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(outputs_.size());
+  for (int32_t reg : outputs_) outputs.push_back(reg < 0 ? at::Tensor() : registers[reg]);
+  return outputs;
+}
+
+// torch.div(3, 2): nothing in it is a tensor that a recorder could follow.
+void LogProgram::refuse_ops_on_numbers() const {
+  std::vector<bool> is_number(registers_);
+  for (const Constant& constant : constants_)
+    is_number[constant.reg] = constant.tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  for (const Step& step : steps_) {
+    bool tensors = false, numbers = false;
+    for (const Slot& slot : step.slots)
+      for (int32_t reg : slot.registers)
+        if (reg >= 0) (is_number[reg] ? numbers : tensors) = true;
+    if (numbers && !tensors) throw Error(step.op.schema().name() + " on numbers alone");
+  }
+}
+
+std::vector<at::Tensor> LogProgram::replay(std::vector<at::Tensor> twins) const {
+  refuse_ops_on_numbers();
+  OpAmbientScope ambient(ambients_[0]);
+  std::vector<at::Tensor> registers = start(std::move(twins), Mode::replay);
+  steps(registers, &ambient);
+  std::vector<at::Tensor> outputs;
+  for (int32_t reg : outputs_) outputs.push_back(reg < 0 ? at::Tensor() : registers[reg]);
+  return outputs;
+}
+
+namespace {
+
+void print(std::ostream& out, const c10::IValue& value) {
+  if (value.isList()) {
+    out << "[";
+    const char* separator = "";
+    for (const c10::IValue& item : value.toListRef()) {
+      out << separator;
+      print(out, item);
+      separator = ", ";
+    }
+    out << "]";
+  } else if (value.isGenerator() || value.isCustomClass()) {
+    out << value.tagKind();
+  } else {
+    out << value;
+  }
+}
+
+}  // namespace
+
+std::string LogProgram::str() const {
+  std::ostringstream out;
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    out << "%" << inputs_[i] << ": " << input_texts_[i] << " = input " << i << "\n";
+  for (const Constant& constant : constants_)
+    out << "%" << constant.reg << ": " << c10::toString(constant.tensor.scalar_type())
+        << constant.tensor.sizes() << " = constant"
+        << (constant.shared ? "" : ", copied for each run") << "\n";
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    const Step& step = steps_[s];
+    for (size_t i = 0; i < step.results.size(); ++i) {
+      out << (i ? ", " : "");
+      if (step.results[i] < 0)
+        out << "_";
+      else
+        out << "%" << step.results[i] << ": " << result_texts_[s][i];
+    }
+    out << (step.results.empty() ? "" : " = ") << step.op.schema().name();
+    if (!step.op.schema().overload_name().empty()) out << "." << step.op.schema().overload_name();
+    out << "(";
+    for (size_t i = 0; i < step.arguments.size(); ++i) {
+      out << (i ? ", " : "");
+      const auto slot = std::find_if(step.slots.begin(), step.slots.end(),
+                                     [&](const Slot& other) { return other.argument == i; });
+      if (slot == step.slots.end()) {
+        print(out, step.arguments[i]);
+        continue;
+      }
+      out << (slot->is_list ? "[" : "");
+      for (size_t k = 0; k < slot->registers.size(); ++k) {
+        out << (k ? ", " : "");
+        if (slot->registers[k] < 0)
+          out << "None";
+        else
+          out << "%" << slot->registers[k];
+      }
+      out << (slot->is_list ? "]" : "");
+    }
+    out << ")";
+    if (const std::string ambient = ambients_[step.ambient].str(); !ambient.empty())
+      out << "  # " << ambient;
+    out << "\n";
+  }
+  out << "return";
+  for (size_t i = 0; i < outputs_.size(); ++i)
+    out << (i ? ", " : " ") << (outputs_[i] < 0 ? "None" : "%" + std::to_string(outputs_[i]));
+  out << "\n";
+  return out.str();
+}
+
+}  // namespace smelt

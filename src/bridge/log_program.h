@@ -1,0 +1,96 @@
+// A program made of an op log: the ops called through PyTorch's dispatcher one after the other,
+// above autograd and autocast. It is always right, whatever the ops are.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/dispatch/op_ambient.h"
+#include "capture/dispatch/op_log.h"
+
+namespace smelt {
+
+class LogProgram {
+ public:
+  // Ops that nobody needs are left out.
+  LogProgram(const OpLog& log, std::span<const LogValue> inputs, std::span<const LogValue> outputs);
+
+  // Under the ambient the log started with. Thread-safe. If it throws, the random generators are as
+  // they were before.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const;
+  // The same under a recorder, on twins, from whichever ambient.
+  std::vector<at::Tensor> replay(std::vector<at::Tensor> twins) const;
+
+  // A run that failed has changed nothing that the caller can see.
+  bool fails_cleanly() const { return fails_cleanly_; }
+  // Some op may have been entered into an autograd graph.
+  bool uses_autograd() const { return uses_autograd_; }
+  // Some op changes a tensor in place.
+  bool writes() const { return writes_; }
+  size_t ops() const { return steps_.size(); }
+  const std::vector<at::Generator>& generators() const { return generators_; }
+  // One line per op.
+  std::string str() const;
+
+ private:
+  struct Slot {
+    uint32_t argument;
+    bool is_list;
+    bool is_optional_list;
+    std::vector<int32_t> registers;  // -1: none
+    std::vector<bool> last;          // nobody reads the register after this
+  };
+  struct Step {
+    c10::OperatorHandle op;
+    std::vector<c10::IValue> arguments;
+    std::vector<Slot> slots;
+    std::vector<int32_t> results;  // a register; -1: not needed
+    int32_t ambient;
+  };
+  struct Constant {
+    int32_t reg;
+    at::Tensor tensor;
+    bool shared;  // nobody changes it or gets hold of it
+  };
+  enum class Mode : uint8_t { run, replay };
+  using Saved = std::vector<std::pair<at::Tensor, at::Tensor>>;  // a tensor and what was in it
+
+  void make_steps(const OpLog& log, const std::vector<bool>& live,
+                  std::span<const LogValue> outputs);
+  void make_constants(const OpLog& log, const std::vector<bool>& live,
+                      std::span<const LogValue> outputs);
+  void find_saved(const OpLog& log, const std::vector<bool>& live,
+                  std::span<const LogValue> inputs);
+  Saved save(const std::vector<at::Tensor>& inputs) const;
+  int32_t reg(LogValue value);
+  void refuse_ops_on_numbers() const;
+  void steps(std::vector<at::Tensor>& registers, OpAmbientScope* ambient) const;
+  void execute(const Step& step, std::vector<at::Tensor>& registers,
+               std::vector<c10::IValue>& stack) const;
+  std::vector<at::Tensor> start(std::vector<at::Tensor> inputs, Mode mode) const;
+
+  std::vector<Step> steps_;
+  std::vector<Constant> constants_;
+  std::vector<int32_t> inputs_;   // registers
+  std::vector<int32_t> outputs_;  // registers; -1: undefined
+  std::vector<OpAmbient> ambients_;
+  std::vector<int32_t> register_of_;  // by log value, while the program is made
+  std::vector<std::string> input_texts_;
+  std::vector<std::vector<std::string>> result_texts_;
+  size_t registers_ = 0;
+  std::vector<at::Generator> generators_;  // that some op draws from
+  std::vector<size_t> saved_;              // inputs that are put back if the run fails
+  bool one_ambient_ = true;                // all ops run under the one the log started with
+  bool fails_cleanly_ = true;
+  bool uses_autograd_ = false;
+  bool writes_ = false;
+};
+
+}  // namespace smelt

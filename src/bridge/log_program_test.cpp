@@ -1,0 +1,154 @@
+#include "bridge/log_program.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "bridge/graph_program.h"
+
+namespace smelt {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using Code = std::function<Tensors(const Tensors&)>;
+
+// Runs the code under a log.
+struct Traced {
+  Traced(const Code& code, Tensors in) : arguments(std::move(in)) {
+    for (const at::Tensor& argument : arguments) inputs.push_back(log.add_input(argument));
+    log.resume();
+    results = code(arguments);
+    log.pause();
+    for (const at::Tensor& result : results) outputs.push_back(log.find(result));
+  }
+
+  Tensors arguments;
+  OpLog log;
+  std::vector<LogValue> inputs, outputs;
+  Tensors results;
+};
+
+TEST(LogProgram, RepeatsOpsInPlaceChangesAndViews) {
+  const Code code = [](const Tensors& in) -> Tensors {
+    at::Tensor row = in[0][0];
+    row.mul_(3);
+    in[0].sin();  // not needed
+    return {in[0] + 1, row};
+  };
+  Traced traced(code, {at::ones({2, 2})});
+  const LogProgram program(traced.log, traced.inputs, traced.outputs);
+  EXPECT_EQ(program.ops(), 3u);
+  EXPECT_FALSE(program.fails_cleanly());
+  const at::Tensor x = at::ones({2, 2});
+  const Tensors results = program.run({x});
+  EXPECT_TRUE(at::equal(results[0], traced.results[0]));
+  EXPECT_TRUE(at::equal(x[0], at::full({2}, 3.0)));
+  EXPECT_TRUE(results[1].is_alias_of(x));
+}
+
+TEST(LogProgram, EntersOpsIntoAutogradUnderTheirOwnGradMode) {
+  const Code code = [](const Tensors& in) -> Tensors {
+    at::Tensor fixed;
+    {
+      at::NoGradGuard off;
+      fixed = in[0] * 2;
+    }
+    return {fixed * in[0]};
+  };
+  Traced traced(code, {at::ones({2}).set_requires_grad(true)});
+  const LogProgram program(traced.log, traced.inputs, traced.outputs);
+  EXPECT_TRUE(program.uses_autograd());
+  const at::Tensor x = at::full({2}, 3.0).set_requires_grad(true);
+  program.run({x})[0].sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), at::full({2}, 6.0)));
+  EXPECT_TRUE(at::GradMode::is_enabled());
+}
+
+TEST(LogProgram, LeavesAutocastAsItWas) {
+  const Code code = [](const Tensors& in) -> Tensors {
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    Tensors out = {at::mm(in[0], in[0])};
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    return out;
+  };
+  Traced traced(code, {at::ones({2, 2})});
+  const LogProgram program(traced.log, traced.inputs, traced.outputs);
+  EXPECT_EQ(program.run({at::ones({2, 2})})[0].scalar_type(), at::kBFloat16);
+  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
+}
+
+TEST(LogProgram, PutsRandomStateBackWhenItFails) {
+  const Code code = [](const Tensors& in) -> Tensors {
+    return {at::rand({2}) + in[0].index({in[1]})};
+  };
+  Traced traced(code, {at::ones({2}), at::zeros({2}, at::kLong)});
+  const LogProgram program(traced.log, traced.inputs, traced.outputs);
+  EXPECT_TRUE(program.fails_cleanly());
+  at::manual_seed(1);
+  EXPECT_THROW(program.run({at::ones({2}), at::full({2}, 7, at::kLong)}), c10::Error);
+  const at::Tensor after = at::rand({1});
+  at::manual_seed(1);
+  EXPECT_TRUE(at::equal(after, at::rand({1})));
+}
+
+TEST(OpLog, NamesWhatItCannotRepeat) {
+  const at::Tensor other = at::ones({2});
+  const auto trouble = [](const Code& code) {
+    Traced traced(code, {at::ones({2})});
+    const std::optional<OpTrouble> found = traced.log.take_trouble();
+    return found ? found->detail : "";
+  };
+  EXPECT_EQ(trouble([](const Tensors& in) -> Tensors { return {in[0] + in[0].sum().item()}; }),
+            "aten::item");
+  // A shape that depends on contents may be handed on, but not computed with.
+  EXPECT_EQ(trouble([](const Tensors& in) -> Tensors { return {in[0].nonzero()}; }), "");
+  EXPECT_NE(trouble([](const Tensors& in) -> Tensors { return {in[0].nonzero() + 1}; }), "");
+  EXPECT_EQ(trouble([&](const Tensors& in) -> Tensors { return {in[0] * other}; }),
+            "aten::mul.Tensor");
+  EXPECT_EQ(trouble([](const Tensors& in) -> Tensors {
+              return {(in[0] + 1).set_requires_grad(true) * 2};
+            }),
+            "a change of requires_grad");
+  EXPECT_EQ(trouble([](const Tensors& in) -> Tensors { return {in[0] * 2}; }), "");
+}
+
+TEST(OpLog, ForgetsWhatIsRewound) {
+  Traced traced([](const Tensors& in) -> Tensors { return {in[0] * 2, in[0] * 3}; },
+                {at::ones({2})});
+  traced.log.rewind(1);
+  EXPECT_EQ(traced.log.items().size(), 1u);
+  EXPECT_GE(traced.log.find(traced.results[0]), 0);
+  EXPECT_EQ(traced.log.find(traced.results[1]), -1);
+}
+
+TEST(OpLog, HoldsNoTensors) {
+  c10::weak_intrusive_ptr<c10::TensorImpl> middle(at::ones({1}).getIntrusivePtr());
+  Traced traced(
+      [&](const Tensors& in) -> Tensors {
+        at::Tensor step = in[0] * 2;
+        middle = c10::weak_intrusive_ptr<c10::TensorImpl>(step.getIntrusivePtr());
+        return {step + 1};
+      },
+      {at::ones({2})});
+  EXPECT_TRUE(middle.expired());
+}
+
+TEST(GraphProgram, RunsAGraphWhereThereIsNothingForAutograd) {
+  const Code code = [](const Tensors& in) -> Tensors { return {in[0] + at::ones({2})}; };
+  Traced traced(code, {at::ones({2})});
+  const GraphProgram program(traced.log, traced.inputs, traced.outputs,
+                             GraphProgram::Want::fastest);
+  ASSERT_TRUE(program.graph()) << program.refusal();
+  EXPECT_TRUE(at::equal(program.run({at::zeros({2})})[0], at::ones({2})));
+
+  Traced tracked(code, {at::ones({2}).set_requires_grad(true)});
+  const GraphProgram fallback(tracked.log, tracked.inputs, tracked.outputs,
+                              GraphProgram::Want::fastest);
+  EXPECT_FALSE(fallback.graph());
+  EXPECT_EQ(fallback.refusal(), "its results take part in autograd");
+}
+
+}  // namespace
+}  // namespace smelt

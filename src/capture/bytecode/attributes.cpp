@@ -1,0 +1,534 @@
+// Attribute access as object.__getattribute__ does it, step by step, so that each place that was
+// looked at is known.
+#include <unordered_set>
+
+#include "capture/bytecode/names.h"
+#include "capture/bytecode/operations.h"
+
+namespace smelt {
+namespace {
+
+bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
+
+PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
+
+bool is_data_descriptor(PyObject* attribute) {
+  return Py_TYPE(attribute)->tp_descr_set != nullptr && Py_TYPE(attribute)->tp_descr_get != nullptr;
+}
+
+// The instance's __dict__, made if there is none yet; nullptr if the type has none.
+Object dict_of(PyObject* object) {
+  if (_PyObject_GetDictPtr(object) == nullptr) return {};
+  Object dict = Object::steal(PyObject_GenericGetDict(object, nullptr));
+  if (!dict) PyErr_Clear();
+  return dict;
+}
+
+// object.__getattribute__ it is, with or without a __getattr__ written in Python behind it.
+bool is_generic(PyTypeObject* type, PyObject** fallback) {
+  *fallback = nullptr;
+  if (type->tp_getattro == PyObject_GenericGetAttr) return true;
+  static PyObject* generic = _PyType_Lookup(&PyBaseObject_Type, names().getattribute);
+  if (_PyType_Lookup(type, names().getattribute) != generic) return false;
+  *fallback = _PyType_Lookup(type, names().getattr);
+  return *fallback != nullptr && PyFunction_Check(*fallback);
+}
+
+Result unfollowed_attribute(Trace* trace, Value object, PyObject* name) {
+  if (is_following(trace))
+    trace->stop(BreakReason::attribute,
+                std::string(Py_TYPE(object.object)->tp_name) + "." + text_of(name));
+  return {PyObject_GetAttr(object.object, name), 0};
+}
+
+// A getter in C that reads a field: what it gives is where it was read.
+Result read_field(Trace& trace, Value object, PyObject* name) {
+  PyObject* found = PyObject_GetAttr(object.object, name);
+  if (found == nullptr) {
+    trace.use(object);
+    return {};
+  }
+  if (trace.is_born(object.object)) {
+    // What raising has put into an exception.
+    const bool is_put_in = PyTraceBack_Check(found) || PyExceptionInstance_Check(found);
+    if (PyExceptionInstance_Check(object.object) && is_put_in && !trace.is_tracked(found))
+      trace.transient(found);
+    return {found, trace.adopt(found)};
+  }
+  return {found, trace.read(NodeKind::attribute, object, name, 0, found)};
+}
+
+Result bind_method(Trace& trace, Value function, Value self) {
+  PyObject* method = PyMethod_New(function.object, self.object);
+  if (method == nullptr) return {};
+  const Value inputs[] = {function, self};
+  return {method, trace.make(StepKind::bound_method, inputs, method)};
+}
+
+// getattr(object, name) is done again by a cached call that needs the result: bound methods of C
+// types.
+Result remake_by_getattr(Trace& trace, Value object, PyObject* name, PyObject* found) {
+  if (found == nullptr) return {};
+  const Value inputs[] = {{names().getattr_function, 0}, object, {name, 0}};
+  return {found, trace.make(StepKind::call, inputs, found)};
+}
+
+Value field(Trace& trace, Value object, PyObject* name, PyObject* found) {
+  return {found, trace.read(NodeKind::attribute, object, name, 0, found)};
+}
+
+// attribute.__get__(object, type), for an attribute that was found in the type. object may be empty
+// (a class attribute).
+Result call_getter(Trace& trace, Value attribute, Value object, PyTypeObject* type,
+                   PyObject* name) {
+  PyObject* found = attribute.object;
+  PyTypeObject* kind = Py_TYPE(found);
+  if (PyFunction_Check(found)) {
+    if (object.object == nullptr) return {Py_NewRef(found), attribute.ref};
+    return bind_method(trace, attribute, object);
+  }
+  if (kind == &PyStaticMethod_Type) {
+    Object function = Object::steal(PyObject_GetAttr(found, names().func));
+    const Value inner = field(trace, attribute, names().func, function.get());
+    return {function.release(), inner.ref};
+  }
+  if (kind == &PyClassMethod_Type) {
+    Object function = Object::steal(PyObject_GetAttr(found, names().func));
+    if (!PyFunction_Check(function.get())) {
+      trace.stop(BreakReason::attribute, text_of(name));
+      return {kind->tp_descr_get(found, object.object, as_object(type)), 0};
+    }
+    const Value inner = field(trace, attribute, names().func, function.get());
+    return bind_method(trace, inner, trace.value(as_object(type)));
+  }
+  if (kind == &PyProperty_Type) {
+    if (object.object == nullptr) return {Py_NewRef(found), attribute.ref};
+    Object getter = Object::steal(PyObject_GetAttr(found, names().fget));
+    if (getter && getter.get() != Py_None) {
+      const Value inner = field(trace, attribute, names().fget, getter.get());
+      return call(&trace, inner, std::span(&object, 1), nullptr);
+    }
+  }
+  if (PyObject* get = _PyType_Lookup(kind, names().get); get != nullptr && PyFunction_Check(get)) {
+    const Ref ref = trace.read_type(kind, names().get, get);
+    const Value arguments[] = {
+        attribute, object.object ? object : Value{Py_None, 0}, {as_object(type), 0}};
+    return call(&trace, {get, ref}, arguments, nullptr);
+  }
+  if (object.object != nullptr && PyTuple_Check(object.object) &&
+      std::string_view(kind->tp_name) == "_collections._tuplegetter") {
+    const Object state = Object::steal(PyObject_CallMethod(found, "__reduce__", nullptr));
+    if (!state) return {};
+    const Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(PyTuple_GET_ITEM(state.get(), 1), 0));
+    PyObject* item = kind->tp_descr_get(found, object.object, as_object(type));
+    return {item, item == nullptr ? 0 : trace.read_item(object, at, item)};
+  }
+  PyObject* result = kind->tp_descr_get(found, object.object, as_object(type));
+  if (result == nullptr || !trace.active() || is_constant(result)) return {result, 0};
+  if (object.object != nullptr && (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type))
+    return remake_by_getattr(trace, object, name, result);
+  if (object.object == nullptr || kind == &PyClassMethodDescr_Type)
+    return remake_by_getattr(trace, {as_object(type), 0}, name, result);
+  trace.stop(BreakReason::attribute,
+             std::string(Py_TYPE(object.object)->tp_name) + "." + text_of(name));
+  return {result, 0};
+}
+
+// What a class of modules (torch.ops, torch._VF) adds to types.ModuleType.
+Result get_from_module_type(Trace& trace, Value module, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(module.object);
+  if (PyObject* found = _PyType_Lookup(type, name)) {
+    const Ref ref = trace.read_type(type, name, found);
+    if (Py_TYPE(found)->tp_descr_get == nullptr) return {Py_NewRef(found), ref};
+    return call_getter(trace, {found, ref}, module, type, name);
+  }
+  if (PyObject* fallback = _PyType_Lookup(type, names().getattr);
+      fallback && PyFunction_Check(fallback)) {
+    const Value arguments[] = {module, {name, 0}};
+    return call(&trace, {fallback, trace.read_type(type, names().getattr, fallback)}, arguments,
+                nullptr);
+  }
+  PyObject* result = PyObject_GetAttr(module.object, name);
+  return {result, result == nullptr ? 0 : trace.adopt(result)};
+}
+
+Result get_module_attribute(Trace& trace, Value module, PyObject* name) {
+  PyObject* dict = PyModule_GetDict(module.object);
+  trace.guard_same(module);
+  if (PyObject* found = PyDict_GetItemWithError(dict, name))
+    return {Py_NewRef(found), trace.read_dict({dict, 0}, name, found)};
+  PyObject* fallback = PyDict_GetItemWithError(dict, names().getattr);
+  trace.read_absent({dict, 0}, name);
+  if (fallback == nullptr || !PyFunction_Check(fallback))
+    return get_from_module_type(trace, module, name);
+  const Value argument{name, 0};
+  return call(&trace, {fallback, trace.read_dict({dict, 0}, names().getattr, fallback)},
+              std::span(&argument, 1), nullptr);
+}
+
+// Cls.name
+Result get_type_attribute(Trace& trace, Value type, PyObject* name) {
+  auto* cls = reinterpret_cast<PyTypeObject*>(type.object);
+  PyTypeObject* meta = Py_TYPE(cls);
+  PyObject* of_meta = _PyType_Lookup(meta, name);
+  trace.guard_same(type);
+  const bool meta_first = of_meta != nullptr && is_data_descriptor(of_meta);
+  PyObject* found = meta_first ? nullptr : _PyType_Lookup(cls, name);
+  if (found != nullptr && meta->tp_getattro == PyType_Type.tp_getattro) {
+    const Ref ref = trace.read_type(cls, name, found);
+    Object held = Object::share(found);
+    if (Py_TYPE(found)->tp_descr_get == nullptr) return {held.release(), ref};
+    return call_getter(trace, {found, ref}, {}, cls, name);
+  }
+  if (!meta_first && of_meta != nullptr && PyFunction_Check(of_meta))
+    return bind_method(trace, {of_meta, trace.read_type(meta, name, of_meta)}, type);
+  // __name__, __mro__, members of an Enum: fixed as long as the class is.
+  PyObject* result;
+  {
+    const Unfollowed unfollowed(&trace);
+    result = PyObject_GetAttr(type.object, name);
+  }
+  if (result != nullptr && !is_constant(result) && !trace.is_tracked(result)) {
+    if (PyTuple_Check(result) || Py_TYPE(result) == &PyDictProxy_Type || meta_first)
+      return {result, trace.read(NodeKind::attribute, type, name, 0, result)};
+    return remake_by_getattr(trace, type, name, result);
+  }
+  return {result, result == nullptr ? 0 : trace.ref_of(result)};
+}
+
+PyObject* super_field(PyObject* super, const char* name) {
+  Object found = Object::steal(PyObject_GetAttrString(super, name));
+  PyErr_Clear();
+  return found.get();  // kept alive by the super object
+}
+
+// The names that the type itself defines.
+Object own_dict(PyTypeObject* type) {
+#if PY_VERSION_HEX >= 0x030C0000
+  return Object::steal(PyType_GetDict(type));
+#else
+  return Object::share(type->tp_dict);
+#endif
+}
+
+// super().name: the types behind the class in the order of the instance's.
+Result get_super_attribute(Trace& trace, Value super, PyObject* name) {
+  PyObject* after = super_field(super.object, "__thisclass__");
+  PyObject* self = super_field(super.object, "__self__");
+  PyObject* start = super_field(super.object, "__self_class__");
+  if (after == nullptr || self == nullptr || start == nullptr || start == Py_None)
+    return unfollowed_attribute(&trace, super, name);
+  auto* type = reinterpret_cast<PyTypeObject*>(start);
+  PyObject* mro = type->tp_mro;
+  Py_ssize_t i = 0;
+  while (i < PyTuple_GET_SIZE(mro) && PyTuple_GET_ITEM(mro, i) != after) ++i;
+  const Value self_value = trace.value(self);
+  if (!trace.is_born(self)) trace.guard_type(self_value);
+  for (++i; i < PyTuple_GET_SIZE(mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    const Object dict = own_dict(base);
+    PyObject* found = PyDict_GetItemWithError(dict.get(), name);
+    if (found == nullptr) continue;
+    const Ref ref = trace.read_type(base, name, found);
+    if (Py_TYPE(found)->tp_descr_get == nullptr) return {Py_NewRef(found), ref};
+    const bool on_class = PyType_Check(self) && self == start;
+    return call_getter(trace, {found, ref}, on_class ? Value{} : self_value, type, name);
+  }
+  return {PyObject_GetAttr(super.object, name), 0};
+}
+
+// Tensor.shape, .dtype, .T, .grad: getters in C. Most tell what the guard on a tensor implies.
+Result get_tensor_field(Trace& trace, Value tensor, PyObject* name) {
+  static const std::unordered_set<std::string> changing{"grad",
+                                                        "grad_fn",
+                                                        "is_leaf",
+                                                        "_version",
+                                                        "_backward_hooks",
+                                                        "retains_grad",
+                                                        "output_nr",
+                                                        "_post_accumulate_grad_hooks",
+                                                        "_grad",
+                                                        "_base"};
+  trace.use(tensor);
+  if (changing.contains(text_of(name)) && !trace.is_born(tensor.object))
+    return read_field(trace, tensor, name);
+  PyObject* found = PyObject_GetAttr(tensor.object, name);
+  trace.check_log();
+  return {found, found == nullptr ? 0 : trace.adopt(found)};
+}
+
+Result get_data(Trace& trace, Value attribute, Value object, PyObject* name) {
+  PyTypeObject* kind = Py_TYPE(attribute.object);
+  PyTypeObject* type = Py_TYPE(object.object);
+  if (kind == &PyGetSetDescr_Type || kind == &PyMemberDescr_Type) {
+    if (tensors().is_tensor(object.object) && name != names().dict && name != names().cls)
+      return get_tensor_field(trace, object, name);
+    if (name == names().cls)
+      return {Py_NewRef(as_object(type)),
+              trace.is_born(object.object)
+                  ? 0
+                  : trace.read(NodeKind::type, object, nullptr, 0, as_object(type))};
+    if (name == names().dict) {
+      Object dict = dict_of(object.object);
+      if (trace.is_born(object.object)) {
+        if (!dict || tensors().is_tensor(object.object))
+          return unfollowed_attribute(&trace, object, name);
+        if (const Ref known = trace.ref_of(dict.get())) return {dict.release(), known};
+        const Ref made = trace.make(StepKind::instance_dict, std::span(&object, 1), dict.get());
+        return {dict.release(), made};
+      }
+      const Ref ref = trace.read(NodeKind::instance_dict, object, nullptr, 0, dict.get());
+      return {dict.release(), ref};
+    }
+    return read_field(trace, object, name);
+  }
+  return call_getter(trace, attribute, object, type, name);
+}
+
+// Everything that follows object.__getattribute__.
+Result get_generic(Trace& trace, Value object, PyObject* name, PyObject* fallback) {
+  PyTypeObject* type = Py_TYPE(object.object);
+  PyObject* found = _PyType_Lookup(type, name);
+  trace.guard_type(object);
+  const Ref ref = trace.read_type(type, name, found);
+  Object held = Object::share(found);
+  if (found != nullptr && is_data_descriptor(found)) {
+    Result result = get_data(trace, {found, ref}, object, name);
+    if (result.object != nullptr || fallback == nullptr ||
+        !PyErr_ExceptionMatches(PyExc_AttributeError))
+      return result;
+    PyErr_Clear();
+  } else {
+    if (Object dict = dict_of(object.object)) {
+      const bool born = trace.is_born(object.object);
+      PyObject* stored = PyDict_GetItemWithError(dict.get(), name);
+      Ref dict_ref = 0;
+      if (!born) dict_ref = trace.read(NodeKind::instance_dict, object, nullptr, 0, dict.get());
+      if (stored != nullptr) {
+        const Ref stored_ref =
+            born ? trace.adopt(stored, 0) : trace.read_dict({dict.get(), dict_ref}, name, stored);
+        return {Py_NewRef(stored), stored_ref};
+      }
+      if (!born) trace.read_absent({dict.get(), dict_ref}, name);
+    }
+    if (found != nullptr) {
+      if (Py_TYPE(found)->tp_descr_get == nullptr) return {held.release(), ref};
+      return call_getter(trace, {found, ref}, object, type, name);
+    }
+  }
+  if (fallback != nullptr) {
+    const Value arguments[] = {object, {name, 0}};
+    return call(&trace, {fallback, trace.read_type(type, names().getattr, fallback)}, arguments,
+                nullptr);
+  }
+  return {PyObject_GenericGetAttr(object.object, name), 0};  // raises
+}
+
+// The setter that a type has: nullptr for object.__setattr__, the function for one written in
+// Python.
+bool find_setter(PyTypeObject* type, PyObject* name, PyObject** setter) {
+  *setter = nullptr;
+  if (type->tp_setattro == PyObject_GenericSetAttr) return true;
+  static PyObject* generic_set = _PyType_Lookup(&PyBaseObject_Type, names().setattr);
+  static PyObject* generic_del = _PyType_Lookup(&PyBaseObject_Type, names().delattr);
+  PyObject* found = _PyType_Lookup(type, name);
+  if (found == generic_set || found == generic_del) return true;
+  if (found == nullptr || !PyFunction_Check(found)) return false;
+  *setter = found;
+  return true;
+}
+
+void stop_at_change(Trace& trace, Value object, PyObject* name) {
+  trace.stop(BreakReason::mutation,
+             std::string(Py_TYPE(object.object)->tp_name) + "." + text_of(name));
+}
+
+// The place in a dict that the attribute is stored in.
+void note_store(Trace& trace, Value object, PyObject* dict, Ref dict_ref, PyObject* name,
+                Value value) {
+  if (trace.is_born(object.object)) {
+    const Value inputs[] = {object, {name, 0}, value};
+    trace.effect(value.object ? StepKind::set_attr : StepKind::del_attr,
+                 std::span(inputs, value.object ? 3 : 2));
+  } else {
+    const Value inputs[] = {{dict, dict_ref}, {name, 0}, value};
+    trace.effect(value.object ? StepKind::set_item : StepKind::del_item,
+                 std::span(inputs, value.object ? 3 : 2));
+  }
+}
+
+// A descriptor of the type decides what a store does. True: it has been done, with the result in
+// *ok.
+bool store_through_descriptor(Trace& trace, Value object, PyObject* name, Value value, bool* ok) {
+  PyTypeObject* type = Py_TYPE(object.object);
+  PyObject* found = _PyType_Lookup(type, name);
+  const Ref ref = trace.read_type(type, name, found);
+  if (found == nullptr || Py_TYPE(found)->tp_descr_set == nullptr) return false;
+  PyTypeObject* kind = Py_TYPE(found);
+  Object held = Object::share(found);
+  Result result;
+  if (kind == &PyProperty_Type) {
+    PyObject* which = value.object ? names().fset : names().fdel;
+    Object setter = Object::steal(PyObject_GetAttr(found, which));
+    if (!setter || setter.get() == Py_None) return false;  // raises
+    const Value arguments[] = {object, value};
+    result = call(&trace, field(trace, {found, ref}, which, setter.get()),
+                  std::span(arguments, value.object ? 2 : 1), nullptr);
+  } else if (PyObject* set = _PyType_Lookup(kind, value.object ? names().set : names().del);
+             set != nullptr && PyFunction_Check(set)) {
+    const Value arguments[] = {{found, ref}, object, value};
+    result =
+        call(&trace, {set, trace.read_type(kind, value.object ? names().set : names().del, set)},
+             std::span(arguments, value.object ? 3 : 2), nullptr);
+  } else if ((kind == &PyMemberDescr_Type && !tensors().is_tensor(object.object)) ||
+             (PyFunction_Check(object.object) && trace.is_born(object.object))) {
+    const Value inputs[] = {object, {name, 0}, value};
+    trace.effect(value.object ? StepKind::set_attr : StepKind::del_attr,
+                 std::span(inputs, value.object ? 3 : 2));
+    return false;
+  } else {
+    stop_at_change(trace, object, name);
+    return false;
+  }
+  *ok = result.object != nullptr;
+  Py_XDECREF(result.object);
+  return true;
+}
+
+bool store_plainly(Trace* trace, Value object, PyObject* name, Value value) {
+  if (PyObject_SetAttr(object.object, name, value.object) == 0) return true;
+  if (trace != nullptr) trace->stop(BreakReason::exception, "setting an attribute");
+  return false;
+}
+
+}  // namespace
+
+Result get_attribute(Trace* trace, Value object, PyObject* name) {
+  if (!is_following(trace)) return {PyObject_GetAttr(object.object, name), 0};
+  object = trace->value(object.object, object.ref);
+  PyTypeObject* type = Py_TYPE(object.object);
+  if (PyModule_Check(object.object) && type->tp_dictoffset == PyModule_Type.tp_dictoffset)
+    return get_module_attribute(*trace, object, name);
+  if (PyType_Check(object.object)) return get_type_attribute(*trace, object, name);
+  if (type == &PySuper_Type) return get_super_attribute(*trace, object, name);
+  if (PyMethod_Check(object.object)) {
+    if (name == names().func || name == names().self) {
+      const bool self = name == names().self;
+      PyObject* found =
+          self ? PyMethod_GET_SELF(object.object) : PyMethod_GET_FUNCTION(object.object);
+      const NodeKind kind = self ? NodeKind::method_self : NodeKind::method_function;
+      return {Py_NewRef(found), trace->read(kind, object, nullptr, 0, found)};
+    }
+    PyObject* function = PyMethod_GET_FUNCTION(object.object);
+    return get_attribute(
+        trace, {function, trace->read(NodeKind::method_function, object, nullptr, 0, function)},
+        name);
+  }
+  if (is_atom(object.object)) {  // a method, or a field such as int.real
+    PyObject* found = PyObject_GetAttr(object.object, name);
+    if (found == nullptr || !PyCFunction_Check(found)) trace->use(object);
+    if (found == nullptr || is_constant(found)) return {found, 0};
+    return remake_by_getattr(*trace, object, name, found);
+  }
+  if (object.ref == 0 && !is_constant(object.object))
+    return unfollowed_attribute(trace, object, name);
+  PyObject* fallback;
+  if (is_generic(type, &fallback)) return get_generic(*trace, object, name, fallback);
+  if (PyObject* own = _PyType_Lookup(type, names().getattribute);
+      own != nullptr && PyFunction_Check(own)) {
+    trace->guard_type(object);
+    const Value arguments[] = {object, {name, 0}};
+    if (_PyType_Lookup(type, names().getattr) == nullptr)
+      return call(trace, {own, trace->read_type(type, names().getattribute, own)}, arguments,
+                  nullptr);
+  }
+  return unfollowed_attribute(trace, object, name);
+}
+
+Result get_generic_attribute(Trace* trace, Value object, PyObject* name) {
+  if (!is_following(trace)) return {PyObject_GenericGetAttr(object.object, name), 0};
+  return get_generic(*trace, trace->value(object.object, object.ref), name, nullptr);
+}
+
+bool get_method(Trace* trace, Value object, PyObject* name, Method* method) {
+  *method = {};
+  PyTypeObject* type = Py_TYPE(object.object);
+  PyObject* fallback;
+  PyObject* found = PyType_Check(object.object) || PyModule_Check(object.object) ||
+                            type == &PySuper_Type || !is_generic(type, &fallback)
+                        ? nullptr
+                        : _PyType_Lookup(type, name);
+  if (found == nullptr || !PyType_HasFeature(Py_TYPE(found), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
+    method->callee = get_attribute(trace, object, name);
+    return method->callee.object != nullptr;
+  }
+  Object held = Object::share(found);
+  if (Object dict = dict_of(object.object)) {
+    if (PyDict_GetItemWithError(dict.get(), name) != nullptr) {
+      method->callee = get_attribute(trace, object, name);
+      return method->callee.object != nullptr;
+    }
+    if (is_following(trace) && !trace->is_born(object.object)) {
+      object = trace->value(object.object, object.ref);
+      trace->read_absent(
+          {dict.get(), trace->read(NodeKind::instance_dict, object, nullptr, 0, dict.get())}, name);
+    }
+  }
+  if (is_following(trace)) {
+    object = trace->value(object.object, object.ref);
+    trace->guard_type(object);
+    method->callee.ref = trace->read_type(type, name, found);
+  }
+  method->callee.object = held.release();
+  method->self = {Py_NewRef(object.object), object.ref};
+  return true;
+}
+
+bool set_attribute(Trace* trace, Value object, PyObject* name, Value value) {
+  if (!is_following(trace)) return store_plainly(nullptr, object, name, value);
+  object = trace->value(object.object, object.ref);
+  PyTypeObject* type = Py_TYPE(object.object);
+  PyObject* which = value.object ? names().setattr : names().delattr;
+  PyObject* setter;
+  if (PyType_Check(object.object) || !find_setter(type, which, &setter) ||
+      (object.ref == 0 && !is_fixed(object.object))) {
+    stop_at_change(*trace, object, name);
+    return store_plainly(trace, object, name, value);
+  }
+  if (setter == nullptr) return set_generic_attribute(trace, object, name, value);
+  trace->guard_type(object);
+  const Value arguments[] = {object, {name, 0}, value};
+  const Result result = call(trace, {setter, trace->read_type(type, which, setter)},
+                             std::span(arguments, value.object ? 3 : 2), nullptr);
+  Py_XDECREF(result.object);
+  return result.object != nullptr;
+}
+
+bool set_generic_attribute(Trace* trace, Value object, PyObject* name, Value value) {
+  if (is_following(trace)) {
+    object = trace->value(object.object, object.ref);
+    trace->guard_type(object);
+    bool ok;
+    if (store_through_descriptor(*trace, object, name, value, &ok)) return ok;
+    PyObject* found = _PyType_Lookup(Py_TYPE(object.object), name);
+    if (found == nullptr || Py_TYPE(found)->tp_descr_set == nullptr) {
+      Object dict = dict_of(object.object);
+      if (!dict) {
+        trace->use(object);  // raises
+      } else {
+        Ref dict_ref = 0;
+        if (PyModule_Check(object.object)) trace->guard_same(object);
+        if (!trace->is_born(object.object))
+          dict_ref = trace->read(NodeKind::instance_dict, object, nullptr, 0, dict.get());
+        if (value.object == nullptr && PyDict_GetItemWithError(dict.get(), name) == nullptr)
+          trace->stop(BreakReason::exception, "deleting an attribute that is not there");
+        note_store(*trace, object, dict.get(), dict_ref, name, value);
+      }
+    }
+  }
+  if (PyObject_GenericSetAttr(object.object, name, value.object) == 0) return true;
+  if (trace != nullptr) trace->stop(BreakReason::exception, "setting an attribute");
+  return false;
+}
+
+}  // namespace smelt

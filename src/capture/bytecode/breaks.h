@@ -1,0 +1,29 @@
+// Why a graph ended: one row per reason in breaks.def.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace smelt {
+
+enum class BreakReason : uint8_t {
+#define SMELT_BREAK(name, sentence, remedy) name,
+#include "capture/bytecode/breaks.def"
+#undef SMELT_BREAK
+};
+
+struct Break {
+  BreakReason reason = BreakReason::internal;
+  std::string detail;  // what {} in the sentence stands for
+  std::string file;    // the user's line
+  int line = 0;
+  std::string function;
+
+  std::string name() const;      // "data_dependent"
+  std::string sentence() const;  // "a Python value that depends on a tensor's contents (item)"
+  std::string remedy() const;
+  // "model.py:12, in forward: <sentence>. <Remedy>."
+  std::string str() const;
+};
+
+}  // namespace smelt

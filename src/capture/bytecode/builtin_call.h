@@ -1,0 +1,78 @@
+// One call of a C function while it is decided how it is accounted for. A handler returns false if
+// it does not know the call after all; nothing has been done then.
+#pragma once
+
+#include <string_view>
+
+#include "capture/bytecode/operations.h"
+
+namespace smelt {
+
+struct BuiltinCall {
+  Trace& trace;
+  Value callee;
+  std::span<const Value> arguments;
+  PyObject* keywords;  // names of the last arguments, or nullptr
+
+  size_t count() const { return arguments.size(); }
+  const Value& argument(size_t i) const { return arguments[i]; }
+  bool has_keywords() const { return keywords != nullptr && PyTuple_GET_SIZE(keywords) > 0; }
+  size_t positional() const {
+    return arguments.size() -
+           (keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords)));
+  }
+  PyObject* keyword(size_t i) const {
+    return PyTuple_GET_ITEM(keywords, static_cast<Py_ssize_t>(i));
+  }
+
+  // Calls it; the result must be something known. Code in Python that it calls depends on what is
+  // guarded already.
+  bool plainly(Result* result);
+  // The arguments are constants, all of them used; the result is a constant.
+  bool on_constants(Result* result);
+  // The elements of all arguments are looked at, then it is called.
+  bool through_elements(Result* result);
+  // list(x), tuple(x), set(x)
+  bool build(Result* result, Result (*make)(Trace*, std::span<const Value>));
+  bool update_from_pairs(Value dict, Value pairs);
+  bool update_from_mapping(Value dict, Value mapping);
+
+  // Everything in it is known from now on: containers element by element, atoms by value. False if
+  // it can't be.
+  bool touch(Value value);
+  bool touch_iterator(Value iterator);
+  // C code may call it: a Python function that will be followed, or one that depends on nothing but
+  // its arguments.
+  bool use_function(Value function);
+
+  PyObject* python_method(PyObject* object, PyObject* name) const;
+  Result call_special(PyObject* method, PyObject* name, Value self);
+};
+
+bool is_deque(PyObject* object);
+
+// builtin_methods.cpp
+bool call_builtin_method(BuiltinCall& c, Result* result);
+bool call_operator_function(BuiltinCall& c, std::string_view name, Result* result);
+bool call_reduce(BuiltinCall& c, Result* result);
+
+// builtin_sort.cpp
+bool call_sorted(BuiltinCall& c, Result* result);
+// min and max with a key or a default.
+bool call_extreme_by_key(BuiltinCall& c, bool is_max, Result* result);
+// list.sort, with the values of its keywords.
+bool sort_list(BuiltinCall& c, Value list, std::span<const Value> options, Result* result);
+
+// builtin_objects.cpp: objects of C's that are not containers.
+// functools.lru_cache's wrappers
+bool call_cached_function(BuiltinCall& c, Result* result);
+bool make_partial(BuiltinCall& c, Result* result);
+// str(x), repr(x); name: __str__, __repr__
+bool call_text(BuiltinCall& c, PyObject* name, Result* result);
+// collections._count_elements(mapping, iterable)
+bool count_elements(BuiltinCall& c, Result* result);
+// send, throw, close of a generator; acquire, release of a lock; BaseException.__init__
+bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> arguments,
+                           std::string_view name, PyTypeObject* owner, Result* result);
+
+}  // namespace smelt

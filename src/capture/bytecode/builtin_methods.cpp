@@ -1,0 +1,638 @@
+// Methods of builtin types: list.append, dict.get, str.join, object.__setattr__...
+#include <opcode.h>
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "capture/bytecode/builtin_call.h"
+#include "capture/bytecode/names.h"
+
+namespace smelt {
+namespace {
+
+// A method call taken apart: the object it is called on, and the rest.
+struct MethodCall {
+  BuiltinCall& call;
+  Value self;
+  std::span<const Value> arguments;
+  std::string_view name;
+  PyTypeObject* owner = nullptr;  // the builtin type whose method it is
+
+  Trace& trace() const { return call.trace; }
+  size_t count() const { return arguments.size(); }
+};
+
+using Method = bool (*)(MethodCall&, Result*);
+using Table = std::unordered_map<std::string_view, Method>;
+
+bool give(Result* result, PyObject* object, Ref ref = 0) {
+  *result = {Py_NewRef(object), ref};
+  return true;
+}
+
+bool give_none(Result* result, bool ok) {
+  if (ok) *result = {Py_NewRef(Py_None), 0};
+  return true;
+}
+
+// Changes the container as C does it, after its contents are known; what comes out is one of them.
+bool change(MethodCall& m, Result* result) {
+  for (const Value& v : m.arguments) {
+    if (PyIter_Check(v.object) && !m.trace().is_born(v.object)) return false;  // would be moved on
+    if (is_constant(v.object))
+      m.trace().use(v);
+    else if (v.ref == 0 && !m.trace().is_tracked(v.object))
+      return false;
+    else if (!PyIter_Check(v.object))
+      m.call.touch(v);  // its elements may come to be self's
+  }
+  m.trace().own(m.self);
+  std::vector<Value> inputs{m.call.callee};
+  if (PyCFunction_Check(m.call.callee.object) ||
+      Py_TYPE(m.call.callee.object) == &_PyMethodWrapper_Type) {
+    Object descriptor = Object::steal(PyObject_GetAttrString(
+        reinterpret_cast<PyObject*>(Py_TYPE(m.self.object)), std::string(m.name).c_str()));
+    if (!descriptor || !is_fixed(descriptor.get())) {
+      PyErr_Clear();
+      return false;
+    }
+    inputs[0] = {descriptor.get(), 0};
+    m.trace().hold(descriptor.get());
+  }
+  inputs.push_back(m.self);
+  inputs.insert(inputs.end(), m.arguments.begin(), m.arguments.end());
+  m.trace().effect_call(inputs, m.call.keywords);
+  {
+    const Transparent transparent(&m.trace(), true);  // hashes and comparisons
+    result->object = call_plainly(m.call.callee.object, m.call.arguments, m.call.keywords);
+  }
+  if (result->object == nullptr)
+    m.trace().stop(BreakReason::exception, std::string(m.name));
+  else
+    result->ref = m.trace().adopt(result->object);
+  return true;
+}
+
+// Looks only: everything in self and in the arguments is known, then C does it.
+bool look(MethodCall& m, Result* result) {
+  if (!m.call.touch(m.self) && !m.trace().is_born(m.self.object)) return false;
+  for (const Value& v : m.arguments)
+    if (!m.call.touch(v) && !m.trace().is_tracked(v.object)) return false;
+  {
+    const Transparent transparent(&m.trace(), true);
+    result->object = call_plainly(m.call.callee.object, m.call.arguments, m.call.keywords);
+  }
+  m.trace().check_log();
+  if (result->object != nullptr) result->ref = m.trace().adopt(result->object);
+  return true;
+}
+
+// -- list
+
+bool list_append_method(MethodCall& m, Result* result) {
+  if (m.count() != 1) return false;
+  return give_none(result, list_append(&m.trace(), m.self, m.arguments[0]));
+}
+
+bool list_extend_method(MethodCall& m, Result* result) {
+  if (m.count() != 1) return false;
+  return give_none(result, list_extend(&m.trace(), m.self, m.arguments[0]));
+}
+
+bool list_copy(MethodCall& m, Result* result) {
+  std::vector<Result> items;
+  if (!unpack(&m.trace(), m.self, items)) return true;
+  std::vector<Value> values;
+  for (const Result& item : items) values.push_back({item.object, item.ref});
+  *result = build_list(&m.trace(), values);
+  for (const Result& item : items) Py_DECREF(item.object);
+  return true;
+}
+
+bool list_sort(MethodCall& m, Result* result) {
+  return sort_list(m.call, m.self, m.arguments, result);
+}
+
+// -- dict
+
+bool dict_get(MethodCall& m, Result* result) {
+  if (m.count() < 1 || m.count() > 2 || m.call.has_keywords()) return false;
+  const Value key = m.arguments[0];
+  if (is_constant(key.object))
+    m.trace().use(key);
+  else
+    m.trace().guard_same(key);
+  m.trace().guard_type(m.self);
+  PyObject* found;
+  {
+    const Transparent transparent(&m.trace(), true);
+    found = PyDict_GetItemWithError(m.self.object, key.object);
+  }
+  if (found != nullptr) return give(result, found, m.trace().read_dict(m.self, key.object, found));
+  if (PyErr_Occurred()) return true;
+  m.trace().read_absent(m.self, key.object);
+  if (m.count() == 2) return give(result, m.arguments[1].object, m.arguments[1].ref);
+  return give(result, Py_None);
+}
+
+// keys(), values(), items(): views, made again by calling the method again.
+bool dict_view(MethodCall& m, Result* result) {
+  if (m.count() != 0) return false;
+  m.trace().guard_type(m.self);
+  result->object = call_plainly(m.call.callee.object, m.call.arguments, nullptr);
+  if (result->object == nullptr) return true;
+  Object descriptor = Object::steal(PyObject_GetAttrString(
+      reinterpret_cast<PyObject*>(Py_TYPE(m.self.object)), std::string(m.name).c_str()));
+  const Value inputs[] = {{descriptor.get(), 0}, m.self};
+  m.trace().hold(m.self.object);
+  result->ref = m.trace().make(StepKind::call, inputs, result->object);
+  return true;
+}
+
+bool dict_update_method(MethodCall& m, Result* result) {
+  const size_t positional = m.count() - (m.call.count() - m.call.positional());
+  if (positional > 1) return false;
+  bool ok = true;
+  if (positional == 1) {
+    ok = m.call.update_from_mapping(m.self, m.arguments[0]);
+  }
+  for (size_t i = positional; ok && i < m.count(); ++i)
+    ok = set_storage_item(&m.trace(), m.self, {m.call.keyword(i - positional), 0}, m.arguments[i]);
+  return give_none(result, ok);
+}
+
+bool dict_pop(MethodCall& m, Result* result) {
+  if (m.count() < 1 || m.count() > 2) return false;
+  Result found;
+  if (!dict_get(m, &found)) return false;
+  if (PyErr_Occurred()) return true;
+  const int has = PyDict_Contains(m.self.object, m.arguments[0].object);
+  if (has == 0) {
+    if (m.count() == 2) {
+      *result = found;
+    } else {
+      Py_XDECREF(found.object);
+      _PyErr_SetKeyError(m.arguments[0].object);
+    }
+    return true;
+  }
+  if (delete_item(&m.trace(), m.self, m.arguments[0]))
+    *result = found;
+  else
+    Py_XDECREF(found.object);
+  return true;
+}
+
+bool dict_setdefault(MethodCall& m, Result* result) {
+  if (m.count() < 1 || m.count() > 2) return false;
+  const int has = PyDict_Contains(m.self.object, m.arguments[0].object);
+  if (has < 0) return true;
+  if (has == 1) {
+    MethodCall get{m.call, m.self, m.arguments.subspan(0, 1), "get"};
+    return dict_get(get, result);
+  }
+  m.trace().read_absent(m.self, m.arguments[0].object);
+  const Value fallback = m.count() == 2 ? m.arguments[1] : Value{Py_None, 0};
+  if (set_storage_item(&m.trace(), m.self, m.arguments[0], fallback))
+    give(result, fallback.object, fallback.ref);
+  return true;
+}
+
+bool dict_copy(MethodCall& m, Result* result) {
+  if (!PyDict_CheckExact(m.self.object)) return false;
+  *result = build_map(&m.trace(), {});
+  if (!dict_update(&m.trace(), {result->object, result->ref}, m.self)) Py_CLEAR(result->object);
+  return true;
+}
+
+bool get_item_method(MethodCall& m, Result* result) {
+  if (m.count() != 1) return false;
+  const Value key = m.arguments[0];
+  if (!PyDict_Check(m.self.object) && !PyLong_Check(key.object) && !PySlice_Check(key.object))
+    return false;
+  *result = get_storage_item(m.trace(), m.self, key);
+  return true;
+}
+
+// A dict subclass calls dict.__getitem__ on itself: the storage, not its own __getitem__.
+bool dict_getitem(MethodCall& m, Result* result) {
+  if (m.count() != 1) return false;
+  if (PyDict_CheckExact(m.self.object)) return get_item_method(m, result);
+  const int has = PyDict_Contains(m.self.object, m.arguments[0].object);
+  if (has != 1) return false;
+  return dict_get(m, result);
+}
+
+bool dict_setitem(MethodCall& m, Result* result) {
+  if (m.count() != 2 || !is_constant(m.arguments[0].object)) return false;
+  const Value inputs[] = {m.self, m.arguments[0], m.arguments[1]};
+  if (!PyDict_CheckExact(m.self.object)) return change(m, result);
+  m.trace().use(m.arguments[0]);
+  m.trace().effect(StepKind::set_item, inputs);
+  return give_none(
+      result, PyDict_SetItem(m.self.object, m.arguments[0].object, m.arguments[1].object) == 0);
+}
+
+bool contains_method(MethodCall& m, Result* result) {
+  if (m.count() != 1) return false;
+  if (PyDict_CheckExact(m.self.object))
+    *result = contains(&m.trace(), m.self, m.arguments[0], false);
+  else
+    *result = storage_contains(m.trace(), m.owner, m.self, m.arguments[0]);
+  return true;
+}
+
+bool len_method(MethodCall& m, Result* result) {
+  m.trace().guard_length(m.self);
+  return m.call.plainly(result);
+}
+
+bool iter_method(MethodCall& m, Result* result) {
+  *result = get_storage_iter(m.trace(), m.owner, m.self);
+  return true;
+}
+
+// -- set
+
+bool set_add_method(MethodCall& m, Result* result) {
+  if (m.count() != 1) return false;
+  return give_none(result, set_add(&m.trace(), m.self, m.arguments[0]));
+}
+
+// -- object
+
+bool object_setattr(MethodCall& m, Result* result) {
+  if (m.count() != 2 || !PyUnicode_Check(m.arguments[0].object) || PyType_Check(m.self.object))
+    return false;
+  m.trace().use(m.arguments[0]);
+  return give_none(
+      result, set_generic_attribute(&m.trace(), m.self, m.arguments[0].object, m.arguments[1]));
+}
+
+bool object_delattr(MethodCall& m, Result* result) {
+  if (m.count() != 1 || !PyUnicode_Check(m.arguments[0].object) || PyType_Check(m.self.object))
+    return false;
+  m.trace().use(m.arguments[0]);
+  return give_none(result, set_generic_attribute(&m.trace(), m.self, m.arguments[0].object, {}));
+}
+
+bool object_getattribute(MethodCall& m, Result* result) {
+  if (m.count() != 1 || !PyUnicode_Check(m.arguments[0].object)) return false;
+  m.trace().use(m.arguments[0]);
+  *result = get_generic_attribute(&m.trace(), m.self, m.arguments[0].object);
+  return true;
+}
+
+bool object_init(MethodCall& m, Result* result) {
+  if (m.call.count() != m.count() + (PyCFunction_Check(m.call.callee.object) ? 0 : 1) &&
+      m.count() != 0)
+    return false;
+  return m.count() == 0 ? give_none(result, true) : false;
+}
+
+bool object_compare(MethodCall& m, Result* result) {
+  if (m.count() != 1) return false;
+  const bool same = m.self.object == m.arguments[0].object;
+  m.trace().guard_alias(m.self, m.arguments[0], same);
+  if (m.name == "__ne__") return false;
+  return give(result, same ? Py_True : Py_NotImplemented);
+}
+
+const Table& list_methods() {
+  static const Table table{{"append", list_append_method},
+                           {"extend", list_extend_method},
+                           {"copy", list_copy},
+                           {"pop", change},
+                           {"insert", change},
+                           {"remove", change},
+                           {"clear", change},
+                           {"reverse", change},
+                           {"sort", list_sort},
+                           {"index", look},
+                           {"count", look},
+                           {"__getitem__", get_item_method},
+                           {"__contains__", contains_method},
+                           {"__len__", len_method},
+                           {"__iter__", iter_method}};
+  return table;
+}
+
+const Table& dict_methods() {
+  static const Table table{{"get", dict_get},
+                           {"keys", dict_view},
+                           {"values", dict_view},
+                           {"items", dict_view},
+                           {"update", dict_update_method},
+                           {"pop", dict_pop},
+                           {"setdefault", dict_setdefault},
+                           {"copy", dict_copy},
+                           {"popitem", change},
+                           {"clear", change},
+                           {"move_to_end", change},
+                           {"__getitem__", dict_getitem},
+                           {"__setitem__", dict_setitem},
+                           {"__contains__", contains_method},
+                           {"__len__", len_method},
+                           {"__iter__", iter_method}};
+  return table;
+}
+
+const Table& set_methods() {
+  static const Table table{{"add", set_add_method},
+                           {"discard", change},
+                           {"remove", change},
+                           {"clear", change},
+                           {"update", change},
+                           {"pop", change},
+                           {"copy", look},
+                           {"union", look},
+                           {"intersection", look},
+                           {"difference", look},
+                           {"symmetric_difference", look},
+                           {"issubset", look},
+                           {"issuperset", look},
+                           {"isdisjoint", look},
+                           {"__contains__", contains_method},
+                           {"__len__", look},
+                           {"__iter__", iter_method}};
+  return table;
+}
+
+const Table& deque_methods() {
+  static const Table table{{"append", change},  {"appendleft", change}, {"pop", change},
+                           {"popleft", change}, {"extend", change},     {"extendleft", change},
+                           {"rotate", change},  {"clear", change},      {"remove", change},
+                           {"insert", change},  {"reverse", change},    {"count", look},
+                           {"index", look},     {"__len__", look}};
+  return table;
+}
+
+const Table& tuple_methods() {
+  static const Table table{{"index", look},
+                           {"count", look},
+                           {"__getitem__", get_item_method},
+                           {"__contains__", contains_method},
+                           {"__len__", len_method},
+                           {"__iter__", iter_method}};
+  return table;
+}
+
+const Table& object_methods() {
+  static const Table table{{"__setattr__", object_setattr},
+                           {"__delattr__", object_delattr},
+                           {"__getattribute__", object_getattribute},
+                           {"__init__", object_init},
+                           {"__eq__", object_compare},
+                           {"__ne__", object_compare}};
+  return table;
+}
+
+const Table* table_for(PyTypeObject* type) {
+  if (type == &PyList_Type) return &list_methods();
+  if (type == &PyDict_Type || std::string_view(type->tp_name) == "collections.OrderedDict" ||
+      std::string_view(type->tp_name) == "collections.defaultdict")
+    return &dict_methods();
+  if (type == &PySet_Type || type == &PyFrozenSet_Type) return &set_methods();
+  if (type == &PyTuple_Type) return &tuple_methods();
+  if (std::string_view(type->tp_name) == "collections.deque") return &deque_methods();
+  if (type == &PyBaseObject_Type) return &object_methods();
+  return nullptr;
+}
+
+// object.__new__(cls), tuple.__new__(cls, items): made again by the same call.
+bool call_new(BuiltinCall& c, PyTypeObject* owner, Result* result) {
+  if (c.count() == 0 || c.has_keywords() || !PyType_Check(c.argument(0).object)) return false;
+  const bool plain = owner == &PyBaseObject_Type || owner == &PyDict_Type || owner == &PyList_Type;
+  if (!plain && owner != &PyTuple_Type) return false;
+  c.trace.use(c.argument(0));
+  std::vector<Value> inputs{{c.callee.object, 0}, {c.argument(0).object, 0}};
+  if (owner == &PyTuple_Type && c.count() == 2) {
+    std::vector<Result> items;
+    if (!unpack(&c.trace, c.argument(1), items)) return true;
+    std::vector<Value> values;
+    for (const Result& item : items) values.push_back({item.object, item.ref});
+    const Result tuple = build_tuple(&c.trace, values);
+    for (const Result& item : items) Py_DECREF(item.object);
+    Object held = Object::steal(tuple.object);
+    c.trace.hold(tuple.object);
+    inputs.push_back({tuple.object, tuple.ref});
+    const Value arguments[] = {c.argument(0), {tuple.object, tuple.ref}};
+    result->object = call_plainly(c.callee.object, arguments, nullptr);
+  } else {
+    // What comes behind the class is for __init__.
+    result->object =
+        call_plainly(c.callee.object, plain ? c.arguments : c.arguments.subspan(0, 1), nullptr);
+    if (c.count() > 1 && owner == &PyBaseObject_Type) {
+      if (result->object == nullptr) return true;
+      Py_CLEAR(result->object);
+      result->object = call_plainly(c.callee.object, c.arguments.subspan(0, 1), nullptr);
+    }
+  }
+  if (result->object != nullptr) result->ref = c.trace.make(StepKind::call, inputs, result->object);
+  return true;
+}
+
+// dict.fromkeys(keys, value)
+bool dict_fromkeys(BuiltinCall& c, PyObject* type, Result* result) {
+  const std::string_view name = reinterpret_cast<PyTypeObject*>(type)->tp_name;
+  const bool known = type == reinterpret_cast<PyObject*>(&PyDict_Type) ||
+                     name == "collections.OrderedDict" || name == "collections.defaultdict";
+  if (!known || c.positional() == 0 || c.count() > 2) return false;
+  if (c.has_keywords() && text_of(c.keyword(0)) != "value") return false;
+  const Value value = c.count() == 2 ? c.argument(1) : Value{Py_None, 0};
+  const Result dict = call(&c.trace, {type, 0}, {}, nullptr);
+  if (dict.object == nullptr) return true;
+  Object held = Object::steal(dict.object);
+  std::vector<Result> keys;
+  bool ok = unpack(&c.trace, c.argument(0), keys);
+  for (const Result& key : keys) {
+    ok = ok && set_item(&c.trace, {dict.object, dict.ref}, {key.object, key.ref}, value);
+    Py_DECREF(key.object);
+  }
+  if (ok) *result = {held.release(), dict.ref};
+  return true;
+}
+
+// list.__add__, dict.__or__, set.__le__ called by name on an object of just that type: the operator
+// itself, but for what it says when it does not apply.
+bool call_operator_method(MethodCall& m, PyTypeObject* owner, Result* result) {
+  if (m.count() != 1 || Py_TYPE(m.self.object) != owner || Py_TYPE(m.arguments[0].object) != owner)
+    return false;
+  if (owner != &PyList_Type && owner != &PyDict_Type && owner != &PySet_Type &&
+      owner != &PyTuple_Type)
+    return false;
+  static const std::unordered_map<std::string_view, int> binaries{{"__add__", NB_ADD},
+                                                                  {"__or__", NB_OR},
+                                                                  {"__and__", NB_AND},
+                                                                  {"__sub__", NB_SUBTRACT},
+                                                                  {"__xor__", NB_XOR},
+                                                                  {"__iadd__", NB_INPLACE_ADD},
+                                                                  {"__ior__", NB_INPLACE_OR},
+                                                                  {"__iand__", NB_INPLACE_AND},
+                                                                  {"__isub__", NB_INPLACE_SUBTRACT},
+                                                                  {"__ixor__", NB_INPLACE_XOR}};
+  static const std::unordered_map<std::string_view, int> compares{
+      {"__lt__", Py_LT}, {"__le__", Py_LE}, {"__eq__", Py_EQ},
+      {"__ne__", Py_NE}, {"__gt__", Py_GT}, {"__ge__", Py_GE}};
+  if (const auto op = binaries.find(m.name); op != binaries.end()) {
+    if (_PyType_Lookup(owner,
+                       Object::steal(PyUnicode_FromStringAndSize(
+                                         m.name.data(), static_cast<Py_ssize_t>(m.name.size())))
+                           .get()) == nullptr)
+      return false;
+    *result = binary(&m.trace(), op->second, m.self, m.arguments[0]);
+    return true;
+  }
+  if (const auto op = compares.find(m.name);
+      op != compares.end() &&
+      (owner != &PyDict_Type || op->second == Py_EQ || op->second == Py_NE)) {
+    *result = compare(&m.trace(), op->second, m.self, m.arguments[0]);
+    return true;
+  }
+  return false;
+}
+
+bool is_constant_type(PyTypeObject* type) {
+  return type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type ||
+         type == &PyBool_Type || type == &PyBytes_Type || type == &PyComplex_Type ||
+         type == &PyRange_Type || type == &PySlice_Type ||
+         std::string_view(type->tp_name) == "torch.Size" ||
+         std::string_view(type->tp_name) == "re.Pattern";
+}
+
+}  // namespace
+
+bool call_builtin_method(BuiltinCall& c, Result* result) {
+  PyObject* callee = c.callee.object;
+  MethodCall m{c, {}, c.arguments, {}};
+  PyTypeObject* owner = nullptr;
+  Object held;
+  if (PyCFunction_Check(callee)) {
+    PyObject* self = PyCFunction_GET_SELF(callee);
+    m.name = reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;
+    if (PyType_Check(self) && m.name == "__new__")
+      return call_new(c, reinterpret_cast<PyTypeObject*>(self), result);
+    if (PyType_Check(self) && m.name == "fromkeys") return dict_fromkeys(c, self, result);
+    m.self = c.trace.value(self);
+    if (m.self.ref == 0 && !is_constant(self))
+      m.self.ref = c.trace.read(NodeKind::method_self, c.callee, nullptr, 0, self);
+    owner = Py_TYPE(self);
+  } else if (Py_TYPE(callee) == &_PyMethodWrapper_Type) {
+    held = Object::steal(PyObject_GetAttr(callee, names().self));
+    m.self = c.trace.value(held.get());
+    Object name = Object::steal(PyObject_GetAttrString(callee, "__name__"));
+    m.name = PyUnicode_AsUTF8(name.get());  // interned by the type
+    Object cls = Object::steal(PyObject_GetAttrString(callee, "__objclass__"));
+    owner = cls ? reinterpret_cast<PyTypeObject*>(cls.get()) : Py_TYPE(held.get());
+    PyErr_Clear();
+  } else {
+    if (c.positional() == 0) return c.plainly(result);  // raises
+    m.self = c.trace.value(c.arguments[0].object, c.arguments[0].ref);
+    m.arguments = c.arguments.subspan(1);
+    m.name = PyUnicode_AsUTF8(PyDescr_NAME(callee));
+    owner = PyDescr_TYPE(callee);
+  }
+  if (!c.trace.active()) return false;
+  if (is_constant_type(owner) || is_atom(m.self.object)) {
+    c.trace.use(m.self);
+    return c.on_constants(result);
+  }
+  if (call_method_of_object(c, m.self, m.arguments, m.name, owner, result)) return true;
+  if (call_operator_method(m, owner, result)) return true;
+  for (PyTypeObject* type = owner; type != nullptr; type = type->tp_base) {
+    const Table* table = table_for(type);
+    if (table == nullptr) continue;
+    const auto found = table->find(m.name);
+    m.owner = type;
+    if (found != table->end()) return found->second(m, result);
+  }
+  return false;
+}
+
+bool call_operator_function(BuiltinCall& c, std::string_view name, Result* result) {
+  static const std::unordered_map<std::string_view, int> binaries{
+      {"add", NB_ADD},
+      {"sub", NB_SUBTRACT},
+      {"mul", NB_MULTIPLY},
+      {"truediv", NB_TRUE_DIVIDE},
+      {"floordiv", NB_FLOOR_DIVIDE},
+      {"mod", NB_REMAINDER},
+      {"pow", NB_POWER},
+      {"matmul", NB_MATRIX_MULTIPLY},
+      {"and_", NB_AND},
+      {"or_", NB_OR},
+      {"xor", NB_XOR},
+      {"lshift", NB_LSHIFT},
+      {"rshift", NB_RSHIFT},
+      {"iadd", NB_INPLACE_ADD},
+      {"isub", NB_INPLACE_SUBTRACT},
+      {"imul", NB_INPLACE_MULTIPLY},
+      {"itruediv", NB_INPLACE_TRUE_DIVIDE},
+      {"ifloordiv", NB_INPLACE_FLOOR_DIVIDE},
+      {"imod", NB_INPLACE_REMAINDER},
+      {"ipow", NB_INPLACE_POWER},
+      {"iand", NB_INPLACE_AND},
+      {"ior", NB_INPLACE_OR},
+      {"ixor", NB_INPLACE_XOR},
+      {"imatmul", NB_INPLACE_MATRIX_MULTIPLY},
+      {"concat", NB_ADD}};
+  static const std::unordered_map<std::string_view, int> compares{
+      {"lt", Py_LT}, {"le", Py_LE}, {"eq", Py_EQ}, {"ne", Py_NE}, {"gt", Py_GT}, {"ge", Py_GE}};
+  static const std::unordered_map<std::string_view, ScalarOp> unaries{
+      {"neg", ScalarOp::unary_negative},
+      {"pos", ScalarOp::unary_positive},
+      {"invert", ScalarOp::unary_invert},
+      {"inv", ScalarOp::unary_invert}};
+  Trace* trace = &c.trace;
+  if (c.has_keywords()) return c.plainly(result);
+  if (c.count() == 2) {
+    const Value a = c.argument(0), b = c.argument(1);
+    if (const auto op = binaries.find(name); op != binaries.end())
+      return *result = binary(trace, op->second, a, b), true;
+    if (const auto op = compares.find(name); op != compares.end())
+      return *result = compare(trace, op->second, a, b), true;
+    if (name == "getitem") return *result = get_item(trace, a, b), true;
+    if (name == "contains") return *result = contains(trace, a, b, false), true;
+    if (name == "is_" || name == "is_not")
+      return *result = is_same(trace, a, b, name == "is_not"), true;
+    if (name == "delitem") return give_none(result, delete_item(trace, a, b));
+  }
+  if (name == "setitem" && c.count() == 3)
+    return give_none(result, set_item(trace, c.argument(0), c.argument(1), c.argument(2)));
+  if (c.count() == 1) {
+    const Value a = c.argument(0);
+    if (const auto op = unaries.find(name); op != unaries.end())
+      return *result = unary(trace, op->second, a), true;
+    if (name == "truth" || name == "not_") {
+      const int found = truth(trace, a);
+      if (found >= 0) give(result, (found == 1) == (name == "truth") ? Py_True : Py_False);
+      return true;
+    }
+  }
+  return c.on_constants(result);
+}
+
+bool call_reduce(BuiltinCall& c, Result* result) {
+  if (c.count() < 2 || c.count() > 3 || c.has_keywords()) return false;
+  std::vector<Result> items;
+  if (!unpack(&c.trace, c.argument(1), items)) return true;
+  if (c.count() == 3)
+    items.insert(items.begin(), {Py_NewRef(c.argument(2).object), c.argument(2).ref});
+  if (items.empty()) return c.plainly(result);
+  Result total = items[0];
+  for (size_t i = 1; i < items.size(); ++i) {
+    if (total.object != nullptr) {
+      const Value arguments[] = {{total.object, total.ref}, {items[i].object, items[i].ref}};
+      const Result next_total = call(&c.trace, c.argument(0), arguments, nullptr);
+      Py_DECREF(total.object);
+      total = next_total;
+    }
+    Py_DECREF(items[i].object);
+  }
+  *result = total;
+  return true;
+}
+
+}  // namespace smelt

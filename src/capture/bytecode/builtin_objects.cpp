@@ -1,0 +1,216 @@
+// Objects of C's that are not containers: functools' partial and lru_cache, locks, generators,
+// exceptions.
+#include <string_view>
+
+#include "capture/bytecode/builtin_call.h"
+#include "capture/bytecode/names.h"
+
+namespace smelt {
+namespace {
+
+// Repeated as it is: a method that changes its object and gives back nothing but a constant.
+bool repeat_method(BuiltinCall& c, Value self, std::span<const Value> arguments,
+                   std::string_view name, Result* result) {
+  const Object text =
+      Object::steal(PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+  PyObject* method = _PyType_Lookup(Py_TYPE(self.object), text.get());
+  if (method == nullptr || !is_fixed(method)) return false;
+  c.trace.guard_type(self);
+  std::vector<Value> inputs{{method, 0}, self};
+  inputs.insert(inputs.end(), arguments.begin(), arguments.end());
+  c.trace.effect_call(inputs, c.keywords);
+  result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
+  if (result->object == nullptr)
+    c.trace.stop(BreakReason::exception, std::string(name));
+  else if (!is_constant(result->object))
+    c.trace.stop(BreakReason::unknown_object, Py_TYPE(result->object)->tp_name);
+  return true;
+}
+
+bool call_generator_method(BuiltinCall& c, Value self, std::span<const Value> arguments,
+                           Result* result) {
+  if (!c.trace.is_born(self.object) || c.has_keywords()) return false;
+  for (const Value& v : arguments) {
+    if (is_constant(v.object))
+      c.trace.use(v);
+    else if (!c.trace.is_tracked(v.object))
+      return false;
+  }
+  {
+    const Transparent transparent(&c.trace);
+    result->object = call_plainly(c.callee.object, c.arguments, nullptr);
+  }
+  if (result->object != nullptr) result->ref = c.trace.adopt(result->object);
+  return true;
+}
+
+}  // namespace
+
+bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> arguments,
+                           std::string_view name, PyTypeObject* owner, Result* result) {
+  const std::string_view type = owner->tp_name;
+  if (owner == &PyGen_Type && (name == "send" || name == "throw" || name == "close"))
+    return call_generator_method(c, self, arguments, result);
+  if ((type == "_thread.RLock" || type == "_thread.lock") &&
+      (name == "acquire" || name == "release" || name == "__enter__" || name == "__exit__")) {
+    for (const Value& v : arguments)
+      if (!is_constant(v.object)) return false;
+    return repeat_method(c, self, arguments, name, result);
+  }
+  const bool is_exception =
+      PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+  if (is_exception && name == "__init__" && !c.has_keywords() && c.trace.is_born(self.object)) {
+    for (const Value& v : arguments) {
+      if (is_constant(v.object))
+        c.trace.use(v);
+      else if (!c.trace.is_tracked(v.object))
+        return false;
+    }
+    // The class that was named, not the object's own.
+    std::vector<Value> inputs;
+    if (Py_TYPE(c.callee.object) == &PyWrapperDescr_Type) {
+      inputs.push_back({c.callee.object, 0});
+    } else {
+      PyObject* method = _PyType_Lookup(owner, names().init);
+      if (method == nullptr || !is_fixed(method)) return false;
+      inputs.push_back({method, 0});
+    }
+    inputs.push_back(self);
+    inputs.insert(inputs.end(), arguments.begin(), arguments.end());
+    c.trace.effect_call(inputs, nullptr);
+    result->object = call_plainly(c.callee.object, c.arguments, nullptr);
+    if (result->object == nullptr) c.trace.stop(BreakReason::exception, "__init__");
+    return true;
+  }
+  return false;
+}
+
+// str(x), repr(x): the class's own method, or C's for an exception whose arguments are known.
+bool call_text(BuiltinCall& c, PyObject* name, Result* result) {
+  if (c.count() != 1 || c.has_keywords()) return c.on_constants(result);
+  const Value v = c.argument(0);
+  if (is_constant(v.object) || tensors().is_tensor(v.object)) return c.on_constants(result);
+  static PyObject* repr = PyUnicode_InternFromString("__repr__");
+  PyObject* method = c.python_method(v.object, name);
+  PyObject* called = name;
+  const bool is_exception = PyExceptionInstance_Check(v.object);
+  if (method == nullptr && !is_exception && Py_TYPE(v.object)->tp_str == PyBaseObject_Type.tp_str) {
+    method = c.python_method(v.object, repr);
+    called = repr;
+  }
+  if (method != nullptr) {
+    *result = c.call_special(method, called, v);
+    if (result->object != nullptr && !PyUnicode_Check(result->object)) {
+      PyErr_Format(PyExc_TypeError, "%U returned non-string (type %.200s)", called,
+                   Py_TYPE(result->object)->tp_name);
+      Py_CLEAR(result->object);
+    }
+    return true;
+  }
+  const auto* type = Py_TYPE(v.object);
+  auto* base = reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
+  auto* key_error = reinterpret_cast<PyTypeObject*>(PyExc_KeyError);
+  const bool by_arguments = is_exception &&
+                            (type->tp_str == base->tp_str || type->tp_str == key_error->tp_str) &&
+                            type->tp_repr == base->tp_repr;
+  if (!by_arguments) return c.on_constants(result);
+  static PyObject* args = PyUnicode_InternFromString("args");
+  const Result arguments = get_attribute(&c.trace, v, args);
+  if (arguments.object == nullptr) return true;
+  c.trace.use({arguments.object, arguments.ref});
+  Py_DECREF(arguments.object);
+  {
+    const Transparent transparent(&c.trace, true);
+    result->object = call_plainly(c.callee.object, c.arguments, nullptr);
+  }
+  return true;
+}
+
+// Its result is a function of the arguments, or the cache would be wrong. The call is made again
+// for what it does to the cache.
+bool call_cached_function(BuiltinCall& c, Result* result) {
+  static PyTypeObject* wrapper = [] {
+    Object module = Object::steal(PyImport_ImportModule("functools"));
+    return reinterpret_cast<PyTypeObject*>(
+        PyObject_GetAttrString(module.get(), "_lru_cache_wrapper"));
+  }();
+  if (Py_TYPE(c.callee.object) != wrapper || c.trace.is_born(c.callee.object)) return false;
+  for (const Value& v : c.arguments)
+    if (!is_constant(v.object)) return false;
+  for (const Value& v : c.arguments) c.trace.use(v);
+  c.trace.guard_same(c.callee);
+  {
+    const Unfollowed unfollowed(&c.trace);
+    const size_t before = c.trace.log().position();
+    result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
+    if (c.trace.log().position() != before)
+      c.trace.stop(BreakReason::c_function, "a cached function");
+  }
+  c.trace.check_log();
+  if (result->object == nullptr) {
+    c.trace.stop(BreakReason::exception, "a cached function");
+    return true;
+  }
+  if (!is_constant(result->object)) {
+    c.trace.stop(BreakReason::unknown_object, Py_TYPE(result->object)->tp_name);
+    return true;
+  }
+  std::vector<Value> inputs{c.callee};
+  inputs.insert(inputs.end(), c.arguments.begin(), c.arguments.end());
+  c.trace.effect_call(inputs, c.keywords);
+  return true;
+}
+
+bool make_partial(BuiltinCall& c, Result* result) {
+  if (c.count() == 0) return c.plainly(result);
+  std::vector<Value> inputs{c.callee};
+  for (const Value& v : c.arguments) {
+    if (v.ref == 0 && !is_constant(v.object) && !c.trace.is_tracked(v.object)) return false;
+    inputs.push_back(v);
+  }
+  result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
+  if (result->object == nullptr) return true;
+  result->ref = c.trace.make(StepKind::call, inputs, result->object, 0, c.keywords);
+  for (const char* name : {"args", "keywords"}) {
+    const Object part = Object::steal(PyObject_GetAttrString(result->object, name));
+    if (part) c.trace.adopt(part.get());
+  }
+  PyErr_Clear();
+  return true;
+}
+
+bool count_elements(BuiltinCall& c, Result* result) {
+  if (c.count() != 2 || c.has_keywords() || !PyDict_Check(c.argument(0).object)) return false;
+  const Value counts = c.argument(0);
+  if (c.python_method(counts.object, names().setitem) ||
+      c.python_method(counts.object, names().getitem))
+    return false;
+  std::vector<Result> items;
+  bool ok = unpack(&c.trace, c.argument(1), items);
+  const Object one = Object::steal(PyLong_FromLong(1));
+  for (const Result& item : items) {
+    const Value key{item.object, item.ref};
+    if (ok) {
+      const Result has = contains(&c.trace, counts, key, false);
+      ok = has.object != nullptr;
+      Result count{one.get(), 0};
+      Object held = Object::share(one.get());
+      if (ok && has.object == Py_True) {
+        const Result before = get_storage_item(c.trace, counts, key);
+        ok = before.object != nullptr;
+        if (ok)
+          count = binary(&c.trace, 0 /* NB_ADD */, {before.object, before.ref}, {one.get(), 0});
+        Py_XDECREF(before.object);
+        ok = ok && count.object != nullptr;
+        held = Object::steal(count.object);
+      }
+      Py_XDECREF(has.object);
+      ok = ok && set_item(&c.trace, counts, key, {count.object, count.ref});
+    }
+    Py_DECREF(item.object);
+  }
+  if (ok) *result = {Py_NewRef(Py_None), 0};
+  return true;
+}
+
+}  // namespace smelt

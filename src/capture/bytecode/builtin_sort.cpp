@@ -1,0 +1,183 @@
+// sorted, list.sort, min and max with a key: the keys are computed one by one, then C compares
+// them.
+#include <string>
+
+#include "capture/bytecode/builtin_call.h"
+
+namespace smelt {
+namespace {
+
+struct Sorting {
+  Value key{Py_None, 0};
+  Value reverse{Py_False, 0};
+  Value fallback;
+};
+
+// False: a keyword that is not known, which raises.
+bool read_options(const BuiltinCall& c, std::span<const Value> values, Sorting* sorting) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const std::string name = text_of(c.keyword(i));
+    if (name == "key")
+      sorting->key = values[i];
+    else if (name == "reverse")
+      sorting->reverse = values[i];
+    else if (name == "default")
+      sorting->fallback = values[i];
+    else
+      return false;
+  }
+  return true;
+}
+
+void release(std::vector<Result>& items) {
+  for (const Result& item : items) Py_DECREF(item.object);
+  items.clear();
+}
+
+// key(item) for each item, all of them used: what C compares is known. Empty without a key or with
+// an error.
+Object compute_keys(Trace& trace, Value key, std::span<const Result> items) {
+  Object keys = Object::steal(PyList_New(0));
+  for (const Result& item : items) {
+    const Value argument{item.object, item.ref};
+    const Result one = key.object == Py_None ? Result{Py_NewRef(item.object), item.ref}
+                                             : call(&trace, key, std::span(&argument, 1), nullptr);
+    if (one.object == nullptr) return {};
+    trace.use({one.object, one.ref});
+    PyList_Append(keys.get(), one.object);
+    Py_DECREF(one.object);
+  }
+  return keys;
+}
+
+// function(range(n), key=keys.__getitem__, more...): sorted, min or max of positions.
+Object call_on_positions(Trace& trace, const char* function, PyObject* keys, PyObject* reverse) {
+  Object callee = Object::steal(Py_XNewRef(PyDict_GetItemString(PyEval_GetBuiltins(), function)));
+  Object size = Object::steal(PyLong_FromSsize_t(PyList_GET_SIZE(keys)));
+  Object range =
+      Object::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyRange_Type), size.get()));
+  Object arguments = Object::steal(PyTuple_Pack(1, range.get()));
+  Object getter = Object::steal(PyObject_GetAttrString(keys, "__getitem__"));
+  Object options = Object::steal(PyDict_New());
+  PyDict_SetItemString(options.get(), "key", getter.get());
+  if (reverse != nullptr) PyDict_SetItemString(options.get(), "reverse", reverse);
+  Object result;
+  {
+    const Transparent transparent(&trace, true);  // comparisons in Python
+    result = Object::steal(PyObject_Call(callee.get(), arguments.get(), options.get()));
+  }
+  trace.check_log();
+  return result;
+}
+
+// The items in their new order; false with an error set.
+bool sort_items(Trace& trace, const Sorting& sorting, std::span<const Result> items,
+                std::vector<Value>& sorted) {
+  if (!PyIndex_Check(sorting.reverse.object)) {
+    PyErr_Format(PyExc_TypeError, "'%.200s' object cannot be interpreted as an integer",
+                 Py_TYPE(sorting.reverse.object)->tp_name);
+    return false;
+  }
+  const int is_reversed = truth(&trace, sorting.reverse);
+  if (is_reversed < 0) return false;
+  const Object keys = compute_keys(trace, sorting.key, items);
+  if (!keys) return false;
+  const Object order =
+      call_on_positions(trace, "sorted", keys.get(), is_reversed ? Py_True : Py_False);
+  if (!order) return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(order.get()); ++i) {
+    const Result& item =
+        items[static_cast<size_t>(PyLong_AsSsize_t(PyList_GET_ITEM(order.get(), i)))];
+    sorted.push_back({item.object, item.ref});
+  }
+  return true;
+}
+
+// As list.sort() does it: for as long as keys are computed and compared, the list is empty.
+bool sort_emptied(Trace& trace, PyObject* list, const Sorting& sorting,
+                  std::span<const Result> items, std::vector<Value>& sorted) {
+  const Object contents = Object::steal(PyList_GetSlice(list, 0, PY_SSIZE_T_MAX));
+  if (!contents || PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, nullptr) < 0) return false;
+  bool ok = sort_items(trace, sorting, items, sorted);
+  const bool was_changed = PyList_GET_SIZE(list) > 0;
+  if (was_changed) trace.stop(BreakReason::mutation, "a list that is being sorted");
+  {
+    const SavedError error;
+    PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, contents.get());
+  }
+  if (ok && was_changed) {
+    PyErr_SetString(PyExc_ValueError, "list modified during sort");
+    ok = false;
+  }
+  return ok;
+}
+
+}  // namespace
+
+bool call_sorted(BuiltinCall& c, Result* result) {
+  Sorting sorting;
+  if (c.positional() != 1 || !read_options(c, c.arguments.subspan(1), &sorting))
+    return c.plainly(result);
+  std::vector<Result> items;
+  if (unpack(&c.trace, c.argument(0), items)) {
+    std::vector<Value> sorted;
+    if (sort_items(c.trace, sorting, items, sorted)) *result = build_list(&c.trace, sorted);
+  }
+  release(items);
+  return true;
+}
+
+bool sort_list(BuiltinCall& c, Value list, std::span<const Value> options, Result* result) {
+  Sorting sorting;
+  const size_t named =
+      c.keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(c.keywords));
+  if (options.size() != named || !read_options(c, options, &sorting)) return c.plainly(result);
+  c.trace.own(list);
+  std::vector<Result> items;
+  std::vector<Value> sorted;
+  if (unpack(&c.trace, list, items) && sort_emptied(c.trace, list.object, sorting, items, sorted)) {
+    // What is done again is that the elements stand in this order.
+    const Result in_order = build_list(&c.trace, sorted);
+    const Object held = Object::steal(in_order.object);
+    const Object all = Object::steal(PySlice_New(nullptr, nullptr, nullptr));
+    c.trace.hold(in_order.object);
+    if (set_item(&c.trace, list, {all.get(), 0}, {in_order.object, in_order.ref}))
+      *result = {Py_NewRef(Py_None), 0};
+  }
+  release(items);
+  return true;
+}
+
+bool call_extreme_by_key(BuiltinCall& c, bool is_max, Result* result) {
+  Sorting sorting;
+  const size_t positional = c.positional();
+  if (positional == 0 || !read_options(c, c.arguments.subspan(positional), &sorting) ||
+      (positional > 1 && sorting.fallback.object != nullptr))
+    return c.plainly(result);
+  std::vector<Result> items;
+  bool ok = true;
+  if (positional == 1) {
+    ok = unpack(&c.trace, c.argument(0), items);
+  } else {
+    for (size_t i = 0; i < positional; ++i)
+      items.push_back({Py_NewRef(c.argument(i).object), c.argument(i).ref});
+  }
+  if (ok && items.empty()) {
+    if (sorting.fallback.object != nullptr)
+      *result = {Py_NewRef(sorting.fallback.object), sorting.fallback.ref};
+    else
+      PyErr_Format(PyExc_ValueError, "%s() arg is an empty sequence", is_max ? "max" : "min");
+  } else if (ok) {
+    if (const Object keys = compute_keys(c.trace, sorting.key, items)) {
+      if (const Object best =
+              call_on_positions(c.trace, is_max ? "max" : "min", keys.get(), nullptr)) {
+        const Result& item = items[static_cast<size_t>(PyLong_AsSsize_t(best.get()))];
+        *result = {Py_NewRef(item.object), item.ref};
+      }
+    }
+  }
+  release(items);
+  return true;
+}
+
+}  // namespace smelt

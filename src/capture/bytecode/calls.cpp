@@ -1,0 +1,501 @@
+// Calls: Python functions are followed into, known C functions are called and accounted for, others
+// end the graph.
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "capture/bytecode/names.h"
+#include "capture/bytecode/operations.h"
+#include "capture/bytecode/runner.h"
+
+namespace smelt {
+namespace {
+
+bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
+
+PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
+
+std::string_view module_of(PyObject* function) {
+  PyObject* name = PyDict_GetItemString(PyFunction_GetGlobals(function), "__name__");
+  if (name == nullptr || !PyUnicode_Check(name)) return {};
+  Py_ssize_t size;
+  const char* text = PyUnicode_AsUTF8AndSize(name, &size);
+  return text == nullptr ? std::string_view() : std::string_view(text, static_cast<size_t>(size));
+}
+
+// Machinery whose inner workings are of no use in a graph, or that looks at the interpreter itself.
+// A module stands for what is below it as well.
+bool is_left_alone(std::string_view module) {
+  static constexpr std::string_view kModules[] = {"torch._dynamo",
+                                                  "torch._inductor",
+                                                  "torch.fx",
+                                                  "torch._functorch",
+                                                  "torch.func",
+                                                  "torch.jit._script",
+                                                  "torch._subclasses",
+                                                  "torch.utils._python_dispatch",
+                                                  "torch.utils.checkpoint",
+                                                  "torch.profiler",
+                                                  "torch.autograd.profiler",
+                                                  "torch.utils.data",
+                                                  "torch.export",
+                                                  "torch._export",
+                                                  "torch.library",
+                                                  "torch._library",
+                                                  "torch.multiprocessing",
+                                                  "torch.autograd.gradcheck",
+                                                  "torch.testing._comparison",
+                                                  "torch.testing._internal.common_utils",
+                                                  "torch.utils.hooks",
+                                                  "torch.autograd.graph",
+                                                  "torch._higher_order_ops",
+                                                  "torch.serialization",
+                                                  "smelt",
+                                                  "pytest",
+                                                  "_pytest",
+                                                  "logging",
+                                                  "warnings",
+                                                  "importlib",
+                                                  "inspect",
+                                                  "traceback",
+                                                  "threading",
+                                                  "multiprocessing",
+                                                  "asyncio",
+                                                  "concurrent",
+                                                  "subprocess",
+                                                  "pickle",
+                                                  "copy",
+                                                  "tempfile",
+                                                  "shutil",
+                                                  "socket",
+                                                  "gc",
+                                                  "weakref",
+                                                  "linecache",
+                                                  "tokenize",
+                                                  "ast",
+                                                  "numpy",
+                                                  "pdb",
+                                                  "bdb",
+                                                  "random"};
+  for (std::string_view one : kModules)
+    if (module == one || (module.starts_with(one) && module[one.size()] == '.')) return true;
+  return false;
+}
+
+std::string describe(PyObject* callee) {
+  if (PyFunction_Check(callee))
+    return text_of(reinterpret_cast<PyFunctionObject*>(callee)->func_qualname);
+  if (PyCFunction_Check(callee)) return reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;
+  if (PyType_Check(callee)) return reinterpret_cast<PyTypeObject*>(callee)->tp_name;
+  if (Py_TYPE(callee) == &PyMethodDescr_Type || Py_TYPE(callee) == &PyWrapperDescr_Type)
+    return std::string(PyDescr_TYPE(callee)->tp_name) + "." + text_of(PyDescr_NAME(callee));
+  return std::string("an object of type ") + Py_TYPE(callee)->tp_name;
+}
+
+Result call_unfollowed(Trace& trace, BreakReason reason, Value callee,
+                       std::span<const Value> arguments, PyObject* keywords) {
+  trace.stop(reason, describe(callee.object));
+  return {call_plainly(callee.object, arguments, keywords), 0};
+}
+
+// torch._disable_dynamo and the like ask another compiler to stay away: what they wrap is meant for
+// us too.
+PyObject* behind_wrapper(PyObject* function) {
+  if (module_of(function) != "torch._compile") return nullptr;
+  PyObject* dict = reinterpret_cast<PyFunctionObject*>(function)->func_dict;
+  PyObject* inner = dict == nullptr ? nullptr : PyDict_GetItemWithError(dict, names().wrapped);
+  return inner != nullptr && PyFunction_Check(inner) ? inner : nullptr;
+}
+
+// inspect.signature tells what a function is like, and the function is known by identity.
+bool is_signature(PyObject* function) {
+  return module_of(function) == "inspect" &&
+         text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname) == "signature";
+}
+
+bool is_signature_field(PyObject* function) {
+  if (module_of(function) != "inspect") return false;
+  const std::string name = text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname);
+  return name == "Signature.parameters" || name == "Signature.return_annotation" ||
+         name == "Parameter.name" || name == "Parameter.default" ||
+         name == "Parameter.annotation" || name == "Parameter.kind";
+}
+
+// inspect.isclass, isfunction...: they look at types.
+bool is_inspection(PyObject* function) {
+  if (module_of(function) != "inspect") return false;
+  const std::string name = text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname);
+  return name.starts_with("is") || name == "_has_code_flag";
+}
+
+BreakReason why_left_alone(PyObject* function) {
+  const std::string_view module = module_of(function);
+  const bool transforms =
+      module.starts_with("torch._functorch") || module.starts_with("torch.func");
+  return transforms ? BreakReason::transform : BreakReason::c_function;
+}
+
+Result call_signature(Trace& trace, Value function, std::span<const Value> arguments,
+                      PyObject* keywords) {
+  const Value of = arguments.size() == 1 ? arguments[0] : Value{};
+  if (of.object == nullptr || !(PyFunction_Check(of.object) || PyMethod_Check(of.object)) ||
+      (PyFunction_Check(of.object) && trace.is_born(of.object)))
+    return call_unfollowed(trace, BreakReason::c_function, function, arguments, keywords);
+  trace.use(of);
+  PyObject* result;
+  {
+    const Unfollowed unfollowed(&trace);
+    result = call_plainly(function.object, arguments, keywords);
+  }
+  return {result, result == nullptr ? 0 : trace.object_behind(result)};
+}
+
+Result call_python(Trace& trace, Value function, std::span<const Value> arguments,
+                   PyObject* keywords) {
+  if (is_disabled(function.object))
+    return call_unfollowed(trace, BreakReason::disabled, function, arguments, keywords);
+  if (PyObject* inner = behind_wrapper(function.object)) {
+    trace.use(function);
+    return call(&trace, {inner, 0}, arguments, keywords);
+  }
+  if (is_signature(function.object)) return call_signature(trace, function, arguments, keywords);
+  if (!is_followed(function.object))
+    return call_unfollowed(trace, why_left_alone(function.object), function, arguments, keywords);
+  return call_function(trace, function, arguments, keywords);
+}
+
+Result call_method(Trace& trace, Value method, std::span<const Value> arguments,
+                   PyObject* keywords) {
+  PyObject* function = PyMethod_GET_FUNCTION(method.object);
+  PyObject* self = PyMethod_GET_SELF(method.object);
+  trace.hold(method.object);
+  std::vector<Value> all{{self, trace.read(NodeKind::method_self, method, nullptr, 0, self)}};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  const Ref ref = trace.read(NodeKind::method_function, method, nullptr, 0, function);
+  return call(&trace, {function, ref}, all, keywords);
+}
+
+// functools.partial: its function, with its arguments in front and its keywords unless given anew.
+Result call_partial(Trace& trace, Value partial, std::span<const Value> arguments,
+                    PyObject* keywords) {
+  static PyObject *func = PyUnicode_InternFromString("func"),
+                  *args = PyUnicode_InternFromString("args"),
+                  *kw = PyUnicode_InternFromString("keywords");
+  std::vector<Object> held;
+  const auto read = [&](PyObject* name) -> Value {
+    const Result found = get_attribute(&trace, partial, name);
+    held.push_back(Object::steal(found.object));
+    return {found.object, found.ref};
+  };
+  const Value function = read(func), first = read(args), named = read(kw);
+  if (!function.object || !first.object || !named.object) return {};
+  std::vector<Result> front;
+  if (!unpack(&trace, first, front)) return {};
+  for (const Result& item : front) held.push_back(Object::steal(item.object));
+  const size_t given_names =
+      keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
+  const size_t positional = arguments.size() - given_names;
+  std::vector<Value> all;
+  for (const Result& item : front) all.push_back({item.object, item.ref});
+  all.insert(all.end(), arguments.begin(), arguments.begin() + static_cast<ptrdiff_t>(positional));
+  std::vector<PyObject*> all_names;
+  trace.guard_keys(named);
+  PyObject *key, *value;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(named.object, &at, &key, &value)) {
+    bool given = false;
+    for (size_t i = 0; i < given_names; ++i)
+      given |= PyUnicode_Compare(PyTuple_GET_ITEM(keywords, static_cast<Py_ssize_t>(i)), key) == 0;
+    if (given) continue;
+    all_names.push_back(key);
+    all.push_back({value, trace.read_dict(named, key, value)});
+  }
+  for (size_t i = 0; i < given_names; ++i) {
+    all_names.push_back(PyTuple_GET_ITEM(keywords, static_cast<Py_ssize_t>(i)));
+    all.push_back(arguments[positional + i]);
+  }
+  Object tuple;
+  if (!all_names.empty()) {
+    tuple = Object::steal(PyTuple_New(static_cast<Py_ssize_t>(all_names.size())));
+    for (size_t i = 0; i < all_names.size(); ++i)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(all_names[i]));
+  }
+  return call(&trace, function, all, tuple.get());
+}
+
+bool is_partial(PyObject* object) {
+  static PyTypeObject* type = [] {
+    Object module = Object::steal(PyImport_ImportModule("functools"));
+    return reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module.get(), "partial"));
+  }();
+  return Py_TYPE(object) == type;
+}
+
+bool is_cached_function(PyObject* object) {
+  static PyTypeObject* type = [] {
+    Object module = Object::steal(PyImport_ImportModule("functools"));
+    return reinterpret_cast<PyTypeObject*>(
+        PyObject_GetAttrString(module.get(), "_lru_cache_wrapper"));
+  }();
+  return Py_TYPE(object) == type;
+}
+
+// functools.lru_cache: for the same arguments it gives what it gave before.
+Result call_cached(Trace& trace, Value function, std::span<const Value> arguments,
+                   PyObject* keywords) {
+  for (const Value& argument : arguments)
+    if (!is_constant(argument.object))
+      return call_unfollowed(trace, BreakReason::c_function, function, arguments, keywords);
+  trace.guard_same(function);
+  for (const Value& argument : arguments) trace.use(argument);
+  const size_t ops = trace.log().position();
+  PyObject* result;
+  {
+    const Unfollowed unfollowed(&trace);
+    result = call_plainly(function.object, arguments, keywords);
+  }
+  trace.check_log();
+  if (result == nullptr || !is_constant(result) || trace.log().position() != ops)
+    trace.stop(BreakReason::c_function, describe(function.object));
+  return {result, 0};
+}
+
+PyObject* type_method(PyTypeObject* type, PyObject* name) { return _PyType_Lookup(type, name); }
+
+// The C type whose storage the class has, where __new__ leaves it empty whatever the arguments are,
+// and __init__ fills it. nullptr: another kind of class.
+PyTypeObject* container_base(PyTypeObject* type) {
+  static const std::vector<PyTypeObject*> bases = [] {
+    std::vector<PyTypeObject*> found{&PyDict_Type, &PyList_Type, &PySet_Type};
+    Object module = Object::steal(PyImport_ImportModule("collections"));
+    for (const char* name : {"OrderedDict", "defaultdict", "deque"})
+      found.push_back(reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module.get(), name)));
+    return found;
+  }();
+  for (PyTypeObject* base = type; base != nullptr; base = base->tp_base)
+    if (std::find(bases.begin(), bases.end(), base) != bases.end())
+      return type != base && type->tp_new == base->tp_new ? base : nullptr;
+  return nullptr;
+}
+
+// The __init__ that dict and list bring: it fills the new object as another method of theirs would.
+PyObject* filling_method(PyTypeObject* base) {
+  static PyObject *update = PyUnicode_InternFromString("update"),
+                  *extend = PyUnicode_InternFromString("extend");
+  if (base == &PyDict_Type) return _PyType_Lookup(base, update);
+  return base == &PyList_Type ? _PyType_Lookup(base, extend) : nullptr;
+}
+
+// obj.__init__(*args), with CPython's check of what it returns.
+bool initialise(Trace& trace, PyObject* object, Ref ref, std::span<const Value> arguments,
+                PyObject* keywords) {
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* init = type_method(type, names().init);
+  std::vector<Value> all{{object, ref}};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  if (init == nullptr || !PyFunction_Check(init)) {
+    if (type->tp_init == PyBaseObject_Type.tp_init) return true;
+    trace.read_type(type, names().init, init);
+    PyTypeObject* base = container_base(type);
+    if (base != nullptr && type->tp_init == base->tp_init) {
+      if (arguments.empty()) return true;
+      const size_t named =
+          keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
+      const bool takes_these =
+          arguments.size() - named <= 1 && (named == 0 || base == &PyDict_Type);
+      if (PyObject* fill = takes_these ? filling_method(base) : nullptr) {
+        const Result result = call(&trace, {fill, 0}, all, keywords);
+        Py_XDECREF(result.object);
+        return result.object != nullptr;
+      }
+    }
+    trace.stop(BreakReason::c_function, std::string(type->tp_name) + ".__init__");
+    Object bound = Object::steal(PyObject_GetAttr(object, names().init));
+    Object result = Object::steal(bound ? call_plainly(bound.get(), arguments, keywords) : nullptr);
+    return static_cast<bool>(result);
+  }
+  const Result result =
+      call(&trace, {init, trace.read_type(type, names().init, init)}, all, keywords);
+  Object held = Object::steal(result.object);
+  if (held && held.get() != Py_None) {
+    PyErr_Format(PyExc_TypeError, "__init__() should return None, not '%.200s'",
+                 Py_TYPE(held.get())->tp_name);
+    return false;
+  }
+  return static_cast<bool>(held);
+}
+
+// An object of a class written in Python, by the __new__ of `base`, which is in C and takes nothing
+// but the class (an exception's keeps the arguments).
+Result make_plain_object(Trace& trace, PyTypeObject* type, PyTypeObject* base,
+                         std::span<const Value> arguments, PyObject* keywords) {
+  Object new_function = Object::steal(PyObject_GetAttr(as_object(base), names().new_));
+  trace.hold(new_function.get());
+  std::vector<Value> inputs{{new_function.get(), 0}, {as_object(type), 0}};
+  if (as_object(base) == PyExc_BaseException) {  // keeps them
+    const size_t named = keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
+    inputs.insert(inputs.end(), arguments.begin(), arguments.end() - static_cast<ptrdiff_t>(named));
+  }
+  PyObject* object = call_plainly(new_function.get(), std::span(inputs).subspan(1), nullptr);
+  if (object == nullptr) return {};
+  const Ref ref = trace.make(StepKind::call, inputs, object);
+  if (!initialise(trace, object, ref, arguments, keywords)) {
+    Py_DECREF(object);
+    return {};
+  }
+  return {object, ref};
+}
+
+// Exceptions: made by calling the class again.
+Result make_exception(Trace& trace, Value type, std::span<const Value> arguments,
+                      PyObject* keywords) {
+  for (const Value& argument : arguments)
+    if (is_constant(argument.object)) trace.use(argument);
+  PyObject* object = call_plainly(type.object, arguments, keywords);
+  if (object == nullptr) return {};
+  std::vector<Value> inputs{type};
+  inputs.insert(inputs.end(), arguments.begin(), arguments.end());
+  return {object, trace.make(StepKind::call, inputs, object, 0, keywords)};
+}
+
+Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords) {
+  auto* type = reinterpret_cast<PyTypeObject*>(callee.object);
+  PyTypeObject* meta = Py_TYPE(type);
+  trace.guard_same(callee);
+  if (PyObject* own = type_method(meta, names().call); own != nullptr && PyFunction_Check(own)) {
+    Result made;
+    if (call_builtin(&trace, callee, arguments, keywords, &made)) return made;  // Enum
+    std::vector<Value> all{callee};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return call(&trace, {own, trace.read_type(meta, names().call, own)}, all, keywords);
+  }
+  if (meta->tp_call != PyType_Type.tp_call || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+    if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+      return make_exception(trace, callee, arguments, keywords);
+    return call_unfollowed(trace, BreakReason::c_function, callee, arguments, keywords);
+  }
+  PyObject* make = type_method(type, names().new_);
+  PyObject* init = type_method(type, names().init);
+  const bool own_init = init != nullptr && PyFunction_Check(init);
+  if (type->tp_new == PyBaseObject_Type.tp_new && (own_init || arguments.empty()) &&
+      !(type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)) {
+    trace.read_type(type, names().new_, make);
+    return make_plain_object(trace, type, &PyBaseObject_Type, arguments, keywords);
+  }
+  auto* exception = reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
+  if (type->tp_new == exception->tp_new && own_init) {
+    trace.read_type(type, names().new_, make);
+    return make_plain_object(trace, type, exception, arguments, keywords);
+  }
+  if (PyTypeObject* base = container_base(type);
+      base != nullptr && !(type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)) {
+    trace.read_type(type, names().new_, make);
+    return make_plain_object(trace, type, base, arguments, keywords);
+  }
+  if (make != nullptr && Py_TYPE(make) == &PyStaticMethod_Type) {
+    const Result maker = get_attribute(&trace, callee, names().new_);
+    if (maker.object == nullptr) return {};
+    Object held = Object::steal(maker.object);
+    if (PyFunction_Check(maker.object)) {
+      std::vector<Value> all{callee};
+      all.insert(all.end(), arguments.begin(), arguments.end());
+      const Result made = call(&trace, {maker.object, maker.ref}, all, keywords);
+      if (made.object == nullptr || !PyObject_TypeCheck(made.object, type)) return made;
+      if (own_init && !initialise(trace, made.object, made.ref, arguments, keywords)) {
+        Py_DECREF(made.object);
+        return {};
+      }
+      return made;
+    }
+  }
+  if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) && !own_init)
+    return make_exception(trace, callee, arguments, keywords);
+  return call_unfollowed(trace, BreakReason::c_function, callee, arguments, keywords);
+}
+
+bool is_compiled_function(PyObject* object) {
+  return std::string_view(Py_TYPE(object)->tp_name) == "smelt._native.CompiledFunction";
+}
+
+// Something that smelt has compiled on its own, a function or a module, is code like any other
+// inside a trace. The function behind it and the object it is bound to; false for what can't be
+// followed.
+bool unwrap_compiled(PyObject* callee, Object* function, Object* bound) {
+  Object compiled = Object::share(callee);
+  if (!is_compiled_function(callee)) {
+    static PyObject* name = PyUnicode_InternFromString("_smelt_call");
+    if (_PyType_Lookup(Py_TYPE(callee), name) == nullptr) return false;
+    compiled = Object::steal(PyObject_GetAttr(callee, name));
+    if (!compiled || !is_compiled_function(compiled.get())) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  *function = Object::steal(PyObject_GetAttrString(compiled.get(), "_function"));
+  *bound = Object::steal(PyObject_GetAttrString(compiled.get(), "_bound"));
+  PyErr_Clear();
+  return *function && PyFunction_Check(function->get());
+}
+
+Result call_compiled(Trace& trace, Value callee, PyObject* function, PyObject* bound,
+                     std::span<const Value> arguments, PyObject* keywords) {
+  trace.guard_same(callee);
+  trace.hold(function);
+  std::vector<Value> all;
+  if (bound != nullptr && bound != Py_None) all.push_back({bound, trace.object_behind(bound)});
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return call(&trace, {function, 0}, all, keywords);
+}
+
+}  // namespace
+
+bool is_followed(PyObject* function) {
+  return !is_disabled(function) && behind_wrapper(function) == nullptr &&
+         (!is_left_alone(module_of(function)) || is_signature_field(function) ||
+          is_inspection(function));
+}
+
+PyObject* call_plainly(PyObject* callee, std::span<const Value> arguments, PyObject* keywords) {
+  std::vector<PyObject*> stack(arguments.size() + 1);
+  for (size_t i = 0; i < arguments.size(); ++i) stack[i + 1] = arguments[i].object;
+  const size_t named = keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
+  return PyObject_Vectorcall(callee, stack.data() + 1,
+                             (arguments.size() - named) | PY_VECTORCALL_ARGUMENTS_OFFSET, keywords);
+}
+
+Result call(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* keywords) {
+  if (!is_following(trace)) return {call_plainly(callee.object, arguments, keywords), 0};
+  PyObject* object = callee.object;
+  callee = trace->value(object, callee.ref);
+  if (PyFunction_Check(object)) return call_python(*trace, callee, arguments, keywords);
+  if (PyMethod_Check(object)) return call_method(*trace, callee, arguments, keywords);
+  if (is_fixed(object))
+    trace->guard_same(callee);
+  else if (PyCFunction_Check(object) && !trace->is_born(object))
+    return call_unfollowed(*trace, BreakReason::c_function, callee, arguments, keywords);
+  Result result;
+  if (call_torch(trace, callee, arguments, keywords, &result)) return result;
+  if (!trace->active()) return {call_plainly(object, arguments, keywords), 0};
+  PyTypeObject* meta = PyType_Check(object) ? Py_TYPE(object) : nullptr;
+  const bool own_meta_call = meta != nullptr && meta->tp_call != PyType_Type.tp_call;
+  if (!own_meta_call && call_builtin(trace, callee, arguments, keywords, &result)) return result;
+  if (!trace->active()) return {call_plainly(object, arguments, keywords), 0};
+  if (call_context_var(trace, callee, arguments, keywords, &result)) return result;
+  if (is_cached_function(object)) return call_cached(*trace, callee, arguments, keywords);
+  if (PyType_Check(object)) return call_type(*trace, callee, arguments, keywords);
+  if (is_partial(object)) return call_partial(*trace, callee, arguments, keywords);
+  Object function, bound;
+  if (unwrap_compiled(object, &function, &bound))
+    return call_compiled(*trace, callee, function.get(), bound.get(), arguments, keywords);
+  if (PyObject* method = _PyType_Lookup(Py_TYPE(object), names().call);
+      method != nullptr && PyFunction_Check(method)) {
+    trace->guard_type(callee);
+    std::vector<Value> all{callee};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return call(trace, {method, trace->read_type(Py_TYPE(object), names().call, method)}, all,
+                keywords);
+  }
+  return call_unfollowed(*trace, BreakReason::c_function, callee, arguments, keywords);
+}
+
+}  // namespace smelt

@@ -1,0 +1,126 @@
+// Which objects are the same in every call if they are equal.
+#include "capture/bytecode/constants.h"
+
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/bytecode/object.h"
+#include "capture/bytecode/trace.h"
+
+namespace smelt {
+namespace {
+
+std::unordered_set<PyTypeObject*> make_fixed_types() {
+  std::unordered_set<PyTypeObject*> types{
+      &PyCFunction_Type,   &PyMethodDescr_Type,  &PyWrapperDescr_Type,
+      &PyGetSetDescr_Type, &PyMemberDescr_Type,  &PyClassMethodDescr_Type,
+      &PyProperty_Type,    &PyStaticMethod_Type, &PyClassMethod_Type,
+      &PyCode_Type,        &PyModule_Type,       &PyFunction_Type,
+      &PyCMethod_Type};
+  const auto add = [&](const char* module, std::initializer_list<const char*> names) {
+    Object name = Object::steal(PyUnicode_FromString(module));
+    Object found = Object::steal(PyImport_GetModule(name.get()));
+    for (const char* type : names) {
+      if (!found) break;
+      Object object = Object::steal(PyObject_GetAttrString(found.get(), type));
+      if (object && PyType_Check(object.get()))
+        types.insert(reinterpret_cast<PyTypeObject*>(object.get()));
+    }
+    PyErr_Clear();
+  };
+  add("torch",
+      {"dtype", "device", "layout", "memory_format", "qscheme", "finfo", "iinfo", "Generator"});
+  add("re", {"Pattern"});
+  add("types", {"GenericAlias", "UnionType", "MappingProxyType"});
+  add("typing", {"_GenericAlias", "_UnionGenericAlias", "_SpecialForm", "TypeVar"});
+  return types;
+}
+
+bool is_enum_member(PyObject* object) {
+  static PyObject* meta = [] {
+    Object module = Object::steal(PyImport_ImportModule("enum"));
+    return PyObject_GetAttrString(module.get(), "EnumMeta");
+  }();
+  return PyObject_TypeCheck(reinterpret_cast<PyObject*>(Py_TYPE(object)),
+                            reinterpret_cast<PyTypeObject*>(meta));
+}
+
+bool is_size(PyObject* object) {
+  static PyTypeObject* type = [] {
+    Object torch = Object::steal(PyImport_ImportModule("torch"));
+    return reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(torch.get(), "Size"));
+  }();
+  return Py_TYPE(object) == type;
+}
+
+bool all_constant(PyObject* tuple) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
+    if (!is_constant(PyTuple_GET_ITEM(tuple, i))) return false;
+  return true;
+}
+
+}  // namespace
+
+bool is_struct_sequence(PyObject* object) {
+  if (!PyTuple_Check(object) || PyTuple_CheckExact(object)) return false;
+  static PyObject* all = PyUnicode_InternFromString("n_fields");
+  static PyObject* visible = PyUnicode_InternFromString("n_sequence_fields");
+  PyObject* fields = _PyType_Lookup(Py_TYPE(object), all);
+  PyObject* elements = _PyType_Lookup(Py_TYPE(object), visible);
+  return fields && elements && PyLong_CheckExact(fields) && PyLong_CheckExact(elements) &&
+         PyLong_AsLong(fields) == PyLong_AsLong(elements) &&
+         PyLong_AsLong(elements) == PyTuple_GET_SIZE(object);
+}
+
+bool is_shared(PyObject* object) {
+  return is_atom(object) || (PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == 0);
+}
+
+bool is_constant_set(PyObject* set) {
+  Py_ssize_t at = 0;
+  PyObject* item;
+  Py_hash_t hash;
+  while (_PySet_NextEntry(set, &at, &item, &hash))
+    if (!is_constant(item)) return false;
+  return true;
+}
+
+bool is_singleton(PyObject* object) {
+  return object == Py_None || PyBool_Check(object) || object == Py_Ellipsis ||
+         object == Py_NotImplemented;
+}
+
+bool is_compound(PyObject* object) { return !is_atom(object) && !is_fixed(object); }
+
+bool is_atom(PyObject* object) {
+  return is_singleton(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
+         PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) || PyComplex_CheckExact(object);
+}
+
+bool is_fixed(PyObject* object) {
+  static const std::unordered_set<PyTypeObject*> types = make_fixed_types();
+  PyTypeObject* type = Py_TYPE(object);
+  if (PyCFunction_Check(object)) {
+    // A builtin bound to an object (list.append) is as that object is.
+    PyObject* self = PyCFunction_GET_SELF(object);
+    return self == nullptr || PyModule_Check(self) || PyType_Check(self) ||
+           PyCapsule_CheckExact(self) ||
+           std::string_view(Py_TYPE(self)->tp_name).find("pybind11_detail_function_record") !=
+               std::string_view::npos;
+  }
+  return types.contains(type) || PyType_Check(object) || PyModule_Check(object) ||
+         is_enum_member(object);
+}
+
+bool is_constant(PyObject* object) {
+  if (is_atom(object) || is_fixed(object)) return true;
+  if (PyTuple_CheckExact(object) || is_size(object)) return all_constant(object);
+  if (PyFrozenSet_CheckExact(object)) return is_constant_set(object);
+  if (PySlice_Check(object)) {
+    const auto* slice = reinterpret_cast<PySliceObject*>(object);
+    return is_constant(slice->start) && is_constant(slice->stop) && is_constant(slice->step);
+  }
+  return PyRange_Check(object);
+}
+
+}  // namespace smelt

@@ -1,0 +1,22 @@
+// Kinds of constants; is_atom, is_fixed and is_constant are in trace.h.
+#pragma once
+
+#include <Python.h>
+
+namespace smelt {
+
+// None, a bool, Ellipsis, NotImplemented.
+bool is_singleton(PyObject* object);
+// There is only one of these, or it does not matter: atoms, and the empty tuple.
+bool is_shared(PyObject* object);
+// Of a constant: code makes it anew, so that it has an identity of its own. (That of a number or a
+// str is of no interest: CPython itself keeps some of them and makes others again.)
+bool is_compound(PyObject* constant);
+// A set or frozenset with nothing but constants in it.
+bool is_constant_set(PyObject* set);
+
+// torch.return_types.topk: a tuple with names, all of whose fields are its elements. Made of a
+// tuple by its type.
+bool is_struct_sequence(PyObject* object);
+
+}  // namespace smelt

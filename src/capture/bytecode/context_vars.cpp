@@ -1,0 +1,58 @@
+// contextvars.ContextVar: what a trace sets is done again by each cached call, and what it has set
+// itself it may read.
+#include <string_view>
+
+#include "capture/bytecode/operations.h"
+
+namespace smelt {
+namespace {
+
+bool is_context_var(PyObject* object) { return Py_TYPE(object) == &PyContextVar_Type; }
+
+}  // namespace
+
+bool call_context_var(Trace* trace, Value callee, std::span<const Value> arguments,
+                      PyObject* keywords, Result* result) {
+  if (Py_TYPE(callee.object) != &PyMethodDescr_Type ||
+      PyDescr_TYPE(callee.object) != &PyContextVar_Type || arguments.empty() ||
+      !is_context_var(arguments[0].object) || keywords != nullptr)
+    return false;
+  const std::string_view name = PyUnicode_AsUTF8(PyDescr_NAME(callee.object));
+  PyObject* var = arguments[0].object;
+  const auto set = trace->context_values.find(var);
+  if (name == "get") {
+    // Else it depends on what the caller has set.
+    if (set == trace->context_values.end()) return false;
+    PyObject* value = call_plainly(callee.object, arguments, nullptr);
+    if (value != nullptr && value != set->second.object) {
+      trace->stop(BreakReason::c_function, "ContextVar.get");
+      *result = {value, 0};
+    } else {
+      *result = {value, trace->value(value, set->second.ref).ref};
+    }
+    return true;
+  }
+  trace->guard_same(arguments[0]);
+  std::vector<Value> inputs{{callee.object, 0}};
+  for (const Value& argument : arguments)
+    inputs.push_back(trace->value(argument.object, argument.ref));
+  if (name == "set" && arguments.size() == 2) {
+    if (is_constant(arguments[1].object)) trace->use(arguments[1]);
+    result->object = call_plainly(callee.object, arguments, nullptr);
+    if (result->object == nullptr) return true;
+    result->ref = trace->make_by_effect(inputs, result->object);
+    trace->context_values[var] =
+        is_constant(arguments[1].object) ? Value{arguments[1].object, 0} : inputs[2];
+    trace->hold(var);
+    trace->hold(arguments[1].object);
+    return true;
+  }
+  if (name != "reset" || arguments.size() != 2) return false;
+  trace->effect_call(inputs, nullptr);
+  trace->context_values.erase(var);
+  result->object = call_plainly(callee.object, arguments, nullptr);
+  if (result->object == nullptr) trace->stop(BreakReason::exception, "ContextVar.reset");
+  return true;
+}
+
+}  // namespace smelt

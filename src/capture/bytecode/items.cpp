@@ -1,0 +1,518 @@
+// Subscripts, membership, and the building of containers.
+#include "capture/bytecode/builtin_call.h"
+#include "capture/bytecode/names.h"
+#include "capture/bytecode/operations.h"
+
+namespace smelt {
+namespace {
+
+bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
+bool is_tensor(PyObject* object) { return tensors().is_tensor(object); }
+
+// Elements of what the trace makes are settled: an atom among them is what it is from now on.
+void settle(Trace& trace, Value value) {
+  if (is_constant(value.object)) trace.use(value);
+}
+
+PyObject* python_method(PyObject* object, PyObject* name) {
+  PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
+  return found != nullptr && PyFunction_Check(found) ? found : nullptr;
+}
+
+Result call_special(Trace& trace, PyObject* method, PyObject* name,
+                    std::span<const Value> arguments) {
+  PyTypeObject* type = Py_TYPE(arguments[0].object);
+  trace.guard_type(arguments[0]);
+  return call(&trace, {method, trace.read_type(type, name, method)}, arguments, nullptr);
+}
+
+// Stored and read as the builtin type does it.
+bool has_storage_of(PyObject* object, PyTypeObject& type) {
+  return PyType_IsSubtype(Py_TYPE(object), &type) &&
+         Py_TYPE(object)->tp_as_mapping->mp_subscript == type.tp_as_mapping->mp_subscript;
+}
+
+PyObject* element(PyObject* sequence, Py_ssize_t i) {
+  return PyList_Check(sequence) ? PyList_GET_ITEM(sequence, i) : PyTuple_GET_ITEM(sequence, i);
+}
+
+PyMappingMethods* storage_of(PyObject* sequence) {
+  return PyList_Check(sequence) ? PyList_Type.tp_as_mapping : PyTuple_Type.tp_as_mapping;
+}
+
+Result get_slice(Trace& trace, Value sequence, PyObject* slice) {
+  Py_ssize_t start, stop, step;
+  if (PySlice_Unpack(slice, &start, &stop, &step) < 0) return {};
+  trace.guard_length(sequence);
+  const Py_ssize_t count = PySlice_AdjustIndices(Py_SIZE(sequence.object), &start, &stop, step);
+  for (Py_ssize_t i = 0; i < count && trace.active(); ++i) {
+    PyObject* item = element(sequence.object, start + i * step);
+    settle(trace, {item, trace.read_item(sequence, start + i * step, item)});
+  }
+  PyObject* result = storage_of(sequence.object)->mp_subscript(sequence.object, slice);
+  return {result, result == nullptr ? 0 : trace.adopt(result)};
+}
+
+Result get_sequence_item(Trace& trace, Value sequence, Value key) {
+  trace.use(key);
+  trace.guard_type(sequence);
+  if (PySlice_Check(key.object)) return get_slice(trace, sequence, key.object);
+  PyObject* result = storage_of(sequence.object)->mp_subscript(sequence.object, key.object);
+  if (result == nullptr) {
+    trace.guard_length(sequence);
+    return {};
+  }
+  Py_ssize_t index = PyNumber_AsSsize_t(key.object, nullptr);
+  if (index < 0) {
+    trace.guard_length(sequence);
+    index += Py_SIZE(sequence.object);
+  }
+  return {result, trace.read_item(sequence, index, result)};
+}
+
+// A key is known by value, or an object that stays the same.
+void use_key(Trace& trace, Value key) {
+  if (is_constant(key.object))
+    trace.use(key);
+  else
+    trace.guard_same(key);
+}
+
+Result get_dict_item(Trace& trace, Value dict, Value key) {
+  use_key(trace, key);
+  trace.guard_type(dict);
+  PyObject* found;
+  {
+    const Transparent transparent(&trace, true);
+    found = PyDict_GetItemWithError(dict.object, key.object);
+  }
+  if (found != nullptr) return {Py_NewRef(found), trace.read_dict(dict, key.object, found)};
+  if (PyErr_Occurred()) return {};
+  trace.read_absent(dict, key.object);
+  if (!PyDict_CheckExact(dict.object)) {
+    if (PyObject* method = python_method(dict.object, names().missing)) {
+      const Value arguments[] = {dict, key};
+      return call_special(trace, method, names().missing, arguments);
+    }
+    static PyObject* factory_name = PyUnicode_InternFromString("default_factory");
+    if (Object factory = Object::steal(PyObject_GetAttr(dict.object, factory_name));
+        factory && factory.get() != Py_None) {
+      const Value make = trace.is_born(dict.object)
+                             ? trace.value(factory.get())
+                             : Value{factory.get(), trace.read(NodeKind::attribute, dict,
+                                                               factory_name, 0, factory.get())};
+      const Result made = call(&trace, make, {}, nullptr);
+      if (made.object == nullptr) return {};
+      if (!set_item(&trace, dict, key, {made.object, made.ref})) {
+        Py_DECREF(made.object);
+        return {};
+      }
+      return made;
+    }
+    PyErr_Clear();
+  }
+  return {PyObject_GetItem(dict.object, key.object), 0};  // raises
+}
+
+Result get_tensor_item(Trace& trace, Value tensor, Value key) {
+  trace.use(tensor);
+  trace.use(key);
+  PyObject* result;
+  {
+    const Unfollowed unfollowed(&trace);
+    result = PyObject_GetItem(tensor.object, key.object);
+  }
+  trace.check_log();
+  return {result, result == nullptr ? 0 : trace.adopt(result)};
+}
+
+Result make_new(Trace* trace, StepKind kind, std::span<const Value> items, PyObject* object) {
+  if (object == nullptr || !is_following(trace)) return {object, 0};
+  return {object, trace->make(kind, items, object)};
+}
+
+bool store_tensor_item(Trace& trace, Value tensor, Value key, Value item) {
+  trace.use(tensor);
+  trace.use(key);
+  trace.use(item);
+  int result;
+  {
+    const Unfollowed unfollowed(&trace);
+    result = PyObject_SetItem(tensor.object, key.object, item.object);
+  }
+  trace.check_log();
+  return result == 0;
+}
+
+// Before a store: writes down what will be done. False if it has been done already, with *ok.
+bool prepare_store(Trace& trace, Value container, Value key, Value item, bool* ok) {
+  PyObject* object = container.object;
+  PyObject* name = item.object ? names().setitem : names().delitem;
+  if (PyObject* method = python_method(object, name)) {
+    const Value arguments[] = {container, key, item};
+    const Result result =
+        call_special(trace, method, name, std::span(arguments, item.object ? 3 : 2));
+    *ok = result.object != nullptr;
+    Py_XDECREF(result.object);
+    return false;
+  }
+  if (container.ref == 0) container.ref = trace.ref_of(object);
+  const bool is_list = PyList_Check(object) || (is_deque(object) && trace.is_born(object));
+  if (!(is_list || PyDict_Check(object)) || (container.ref == 0 && !PyDict_CheckExact(object))) {
+    trace.stop(BreakReason::mutation, Py_TYPE(object)->tp_name);
+    return true;
+  }
+  if (is_list) {
+    trace.own(container);
+    trace.use(key);
+    if (item.object != nullptr) {
+      if (PySlice_Check(key.object)) {
+        std::vector<Result> items;  // a slice takes the elements, whatever they come in
+        if (!PyList_CheckExact(item.object) && !PyTuple_CheckExact(item.object)) {
+          trace.stop(BreakReason::mutation, "a slice of a list");
+          return true;
+        }
+        unpack(&trace, item, items);
+        for (const Result& one : items) {
+          settle(trace, {one.object, one.ref});
+          Py_DECREF(one.object);
+        }
+      }
+      settle(trace, item);
+    }
+  } else {
+    use_key(trace, key);
+  }
+  if (item.object == nullptr && PyDict_Check(object) && PyDict_Contains(object, key.object) != 1) {
+    PyErr_Clear();
+    trace.read_absent(container, key.object);
+    return true;
+  }
+  const Value inputs[] = {container, key, item};
+  trace.effect(item.object ? StepKind::set_item : StepKind::del_item,
+               std::span(inputs, item.object ? 3 : 2));
+  return true;
+}
+
+// As C finds it: by going through all elements, or by hash.
+int contains_by_elements(Trace& trace, Value container, Value item, PyTypeObject* owner) {
+  PyObject* object = container.object;
+  const bool has_slot =
+      owner->tp_as_sequence != nullptr && owner->tp_as_sequence->sq_contains != nullptr;
+  if (is_tensor(object)) {
+    trace.stop(BreakReason::data_dependent, "in");
+  } else if (PyDictViewSet_Check(object) || !has_slot) {
+    const Result iterator = get_iter(&trace, container);
+    if (iterator.object == nullptr) return -1;
+    const Object held = Object::steal(iterator.object);
+    for (;;) {
+      const Result one = next(&trace, {iterator.object, iterator.ref});
+      if (one.object == nullptr) return PyErr_Occurred() ? -1 : 0;
+      const Object element = Object::steal(one.object);
+      const bool same = one.object == item.object;
+      const Result equal = same ? is_same(&trace, {one.object, one.ref}, item, false)
+                                : compare(&trace, Py_EQ, {one.object, one.ref}, item);
+      const int found = equal.object == nullptr ? -1 : truth(&trace, {equal.object, equal.ref});
+      Py_XDECREF(equal.object);
+      if (found != 0) return found;
+    }
+  } else {
+    trace.use(container);
+    if (PyAnySet_Check(object))
+      use_key(trace, item);
+    else
+      trace.use(item);
+  }
+  int found;
+  {
+    const Transparent transparent(&trace, true);
+    found = has_slot ? owner->tp_as_sequence->sq_contains(object, item.object)
+                     : PySequence_Contains(object, item.object);
+  }
+  trace.check_log();
+  return found;
+}
+
+}  // namespace
+
+Result storage_contains(Trace& trace, PyTypeObject* owner, Value container, Value item) {
+  container = trace.value(container.object, container.ref);
+  trace.guard_type(container);
+  const int found =
+      contains_by_elements(trace, container, trace.value(item.object, item.ref), owner);
+  return {found < 0 ? nullptr : PyBool_FromLong(found), 0};
+}
+
+Result get_storage_item(Trace& trace, Value container, Value key) {
+  container = trace.value(container.object, container.ref);
+  if (PyDict_Check(container.object)) return get_dict_item(trace, container, key);
+  return get_sequence_item(trace, container, trace.value(key.object, key.ref));
+}
+
+Result get_item(Trace* trace, Value container, Value key) {
+  if (!is_following(trace)) return {PyObject_GetItem(container.object, key.object), 0};
+  container = trace->value(container.object, container.ref);
+  key = trace->value(key.object, key.ref);
+  PyObject* object = container.object;
+  if (is_tensor(object)) return get_tensor_item(*trace, container, key);
+  if (!PyType_Check(object)) {
+    if (PyObject* method = python_method(object, names().getitem)) {
+      const Value arguments[] = {container, key};
+      return call_special(*trace, method, names().getitem, arguments);
+    }
+  }
+  const bool is_index = PyLong_Check(key.object) || PySlice_Check(key.object);
+  if (is_index && !is_constant(object) &&
+      (has_storage_of(object, PyList_Type) || has_storage_of(object, PyTuple_Type)))
+    return get_sequence_item(*trace, container, key);
+  if (PyTuple_CheckExact(object) && is_index && container.ref != 0)
+    return get_sequence_item(*trace, container, key);
+  if (PyDict_Check(object)) return get_dict_item(*trace, container, key);
+  trace->use(container);
+  trace->use(key);
+  if (is_deque(object) && trace->is_born(object)) {
+    PyObject* item = PyObject_GetItem(object, key.object);
+    return {item, item == nullptr ? 0 : trace->adopt(item)};
+  }
+  if (!is_constant(object))
+    trace->stop(BreakReason::c_function, std::string(Py_TYPE(object)->tp_name) + "[...]");
+  PyObject* result;
+  {
+    const Unfollowed unfollowed(trace);  // list[int], Generic[T]
+    result = PyObject_GetItem(object, key.object);
+  }
+  return {result, result == nullptr ? 0 : trace->adopt(result)};
+}
+
+bool set_item(Trace* trace, Value container, Value key, Value item) {
+  if (is_following(trace)) {
+    if (is_tensor(container.object)) return store_tensor_item(*trace, container, key, item);
+    bool ok;
+    if (!prepare_store(*trace, container, key, item, &ok)) return ok;
+  }
+  const Transparent transparent(trace, true);
+  if (PyObject_SetItem(container.object, key.object, item.object) == 0) return true;
+  if (trace != nullptr) trace->stop(BreakReason::exception, "setting an item");
+  return false;
+}
+
+bool set_storage_item(Trace* trace, Value dict, Value key, Value item) {
+  if (PyODict_Check(dict.object) || python_method(dict.object, names().setitem) == nullptr)
+    return set_item(trace, dict, key, item);
+  if (is_following(trace)) {
+    use_key(*trace, key);
+    settle(*trace, item);
+    trace->own(dict);
+    static PyObject* store = _PyType_Lookup(&PyDict_Type, names().setitem);
+    const Value inputs[] = {{store, 0}, dict, key, item};
+    trace->effect_call(inputs, nullptr);
+  }
+  const Transparent transparent(trace, true);
+  return PyDict_SetItem(dict.object, key.object, item.object) == 0;
+}
+
+bool delete_item(Trace* trace, Value container, Value key) {
+  bool ok;
+  if (is_following(trace) && !prepare_store(*trace, container, key, {}, &ok)) return ok;
+  const Transparent transparent(trace, true);
+  if (PyObject_DelItem(container.object, key.object) == 0) return true;
+  if (trace != nullptr) trace->stop(BreakReason::exception, "deleting an item");
+  return false;
+}
+
+Result contains(Trace* trace, Value container, Value item, bool negate) {
+  int found;
+  if (!is_following(trace)) {
+    found = PySequence_Contains(container.object, item.object);
+  } else {
+    PyObject* object = container.object;
+    if (PyObject* method = python_method(object, names().contains); method && !is_tensor(object)) {
+      const Value arguments[] = {container, item};
+      const Result result = call_special(*trace, method, names().contains, arguments);
+      if (result.object == nullptr) return {};
+      Object held = Object::steal(result.object);
+      found = truth(trace, {held.get(), result.ref});
+    } else if (PyDict_Check(object) && Py_TYPE(object)->tp_as_sequence->sq_contains ==
+                                           PyDict_Type.tp_as_sequence->sq_contains) {
+      use_key(*trace, item);
+      {
+        const Transparent transparent(trace, true);
+        found = PySequence_Contains(object, item.object);
+      }
+      if (found == 1)
+        trace->read_dict(container, item.object, PyDict_GetItemWithError(object, item.object));
+      else if (found == 0)
+        trace->read_absent(container, item.object);
+    } else {
+      found = contains_by_elements(*trace, container, item, Py_TYPE(object));
+    }
+  }
+  if (found < 0) return {};
+  return {Py_NewRef((found == 1) != negate ? Py_True : Py_False), 0};
+}
+
+Result build_tuple(Trace* trace, std::span<const Value> items) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(items.size()));
+  for (size_t i = 0; tuple != nullptr && i < items.size(); ++i)
+    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), Py_NewRef(items[i].object));
+  return make_new(trace, StepKind::build_tuple, items, tuple);
+}
+
+Result build_list(Trace* trace, std::span<const Value> items) {
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(items.size()));
+  for (size_t i = 0; list != nullptr && i < items.size(); ++i)
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), Py_NewRef(items[i].object));
+  return make_new(trace, StepKind::build_list, items, list);
+}
+
+Result build_set(Trace* trace, std::span<const Value> items) {
+  Object set = Object::steal(PySet_New(nullptr));
+  for (const Value& item : items) {
+    if (is_following(trace)) use_key(*trace, item);
+    const Transparent transparent(trace, true);
+    if (PySet_Add(set.get(), item.object) < 0) return {};
+  }
+  return make_new(trace, StepKind::build_set, items, set.release());
+}
+
+Result build_map(Trace* trace, std::span<const Value> items) {
+  Object dict = Object::steal(PyDict_New());
+  for (size_t i = 0; i + 1 < items.size(); i += 2) {
+    if (is_following(trace)) use_key(*trace, items[i]);
+    const Transparent transparent(trace, true);
+    if (PyDict_SetItem(dict.get(), items[i].object, items[i + 1].object) < 0) return {};
+  }
+  return make_new(trace, StepKind::build_map, items, dict.release());
+}
+
+Result build_slice(Trace* trace, std::span<const Value> parts) {
+  PyObject* slice =
+      PySlice_New(parts[0].object, parts[1].object, parts.size() > 2 ? parts[2].object : nullptr);
+  if (slice == nullptr || !is_following(trace)) return {slice, 0};
+  for (const Value& part : parts)
+    if (is_constant(part.object)) trace->use(part);
+  return make_new(trace, StepKind::build_slice, parts, slice);
+}
+
+bool list_append(Trace* trace, Value list, Value item) {
+  if (is_following(trace)) {
+    settle(*trace, item);
+    const Value inputs[] = {list, item};
+    trace->effect(StepKind::list_append, inputs);
+  }
+  return PyList_Append(list.object, item.object) == 0;
+}
+
+bool list_extend(Trace* trace, Value list, Value items) {
+  if (!is_following(trace)) {
+    Object none =
+        Object::steal(_PyList_Extend(reinterpret_cast<PyListObject*>(list.object), items.object));
+    return static_cast<bool>(none);
+  }
+  if (items.object == list.object || PyList_CheckExact(items.object) ||
+      PyTuple_CheckExact(items.object)) {
+    std::vector<Result> all;
+    bool ok = unpack(trace, items, all);
+    for (const Result& item : all) {
+      ok = ok && list_append(trace, list, {item.object, item.ref});
+      Py_DECREF(item.object);
+    }
+    return ok;
+  }
+  const Result iterator = get_iter(trace, items);
+  if (iterator.object == nullptr) return false;
+  const Object held = Object::steal(iterator.object);
+  for (;;) {
+    const Result item = next(trace, {iterator.object, iterator.ref});
+    if (item.object == nullptr) return PyErr_Occurred() == nullptr;
+    const bool ok = list_append(trace, list, {item.object, item.ref});
+    Py_DECREF(item.object);
+    if (!ok) return false;
+  }
+}
+
+bool set_add(Trace* trace, Value set, Value item) {
+  if (is_following(trace)) {
+    use_key(*trace, item);
+    trace->own(set);
+    static PyObject* add = PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PySet_Type), "add");
+    const Value inputs[] = {{add, 0}, set, item};
+    trace->effect_call(inputs, nullptr);
+  }
+  const Transparent transparent(trace, true);
+  return PySet_Add(set.object, item.object) == 0;
+}
+
+bool set_update(Trace* trace, Value set, Value items) {
+  if (!is_following(trace)) return _PySet_Update(set.object, items.object) == 0;
+  std::vector<Result> all;
+  bool ok = unpack(trace, items, all);
+  for (const Result& item : all) {
+    ok = ok && set_add(trace, set, {item.object, item.ref});
+    Py_DECREF(item.object);
+  }
+  return ok;
+}
+
+bool dict_update(Trace* trace, Value dict, Value other) {
+  if (is_following(trace)) {
+    if (!PyDict_Check(other.object)) {
+      trace->stop(BreakReason::mutation, "a dict");
+    } else {
+      trace->guard_keys(other);
+      Object copy = Object::steal(PyDict_Copy(other.object));
+      PyObject *key, *item;
+      Py_ssize_t at = 0;
+      while (PyDict_Next(copy.get(), &at, &key, &item)) {
+        const Value stored{item, trace->read_dict(other, key, item)};
+        if (!set_storage_item(trace, dict, {key, trace->ref_of(key)}, stored)) return false;
+      }
+      return true;
+    }
+  }
+  return PyDict_Update(dict.object, other.object) == 0;
+}
+
+bool dict_merge(Trace* trace, Value dict, Value other, PyObject* callee) {
+  const bool unique = [&] {
+    if (!is_following(trace) || !PyDict_Check(other.object)) return false;
+    PyObject *key, *item;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(other.object, &at, &key, &item))
+      if (PyDict_Contains(dict.object, key) != 0 || !PyUnicode_Check(key)) return false;
+    return true;
+  }();
+  if (unique) return dict_update(trace, dict, other);
+  if (is_following(trace)) trace->stop(BreakReason::mutation, "a dict of keyword arguments");
+  (void)callee;
+  return _PyDict_MergeEx(dict.object, other.object, 2) == 0;
+}
+
+Result list_to_tuple(Trace* trace, Value list) {
+  PyObject* tuple = PyList_AsTuple(list.object);
+  if (tuple == nullptr || !is_following(trace)) return {tuple, 0};
+  return {tuple, trace->adopt(tuple)};
+}
+
+bool unpack(Trace* trace, Value iterable, std::vector<Result>& items) {
+  PyObject* object = iterable.object;
+  if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
+    if (is_following(trace)) trace->guard_length(iterable);
+    for (Py_ssize_t i = 0; i < Py_SIZE(object); ++i) {
+      PyObject* item = element(object, i);
+      const Ref ref = is_following(trace) ? trace->read_item(iterable, i, item) : 0;
+      items.push_back({Py_NewRef(item), ref});
+    }
+    return true;
+  }
+  const Result iterator = get_iter(trace, iterable);
+  if (iterator.object == nullptr) return false;
+  Object held = Object::steal(iterator.object);
+  for (;;) {
+    const Result item = next(trace, {iterator.object, iterator.ref});
+    if (item.object == nullptr) return PyErr_Occurred() == nullptr;
+    items.push_back(item);
+  }
+}
+
+}  // namespace smelt

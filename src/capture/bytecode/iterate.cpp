@@ -1,0 +1,269 @@
+// Iteration. An iterator that the trace made is followed: what comes out of it is known because
+// what it goes over is.
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/bytecode/names.h"
+#include "capture/bytecode/operations.h"
+
+namespace smelt {
+namespace {
+
+bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
+
+PyObject* python_method(PyObject* object, PyObject* name) {
+  PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
+  return found != nullptr && PyFunction_Check(found) ? found : nullptr;
+}
+
+PyTypeObject* type_of_iterator(PyObject* sample) {
+  Object iterator = Object::steal(PyObject_GetIter(sample));
+  return Py_TYPE(iterator.get());
+}
+
+bool is_sequence_iterator(PyObject* iterator) {
+  static PyTypeObject* of_list = [] {
+    Object list = Object::steal(PyList_New(0));
+    return type_of_iterator(list.get());
+  }();
+  static PyTypeObject* of_tuple = [] {
+    Object tuple = Object::steal(PyTuple_New(0));
+    return type_of_iterator(tuple.get());
+  }();
+  return Py_TYPE(iterator) == of_list || Py_TYPE(iterator) == of_tuple;
+}
+
+// Elements of a dict's view are looked at one by one, atoms among the values settled.
+void touch_dict(Trace& trace, Value dict) {
+  trace.guard_keys(dict);
+  PyObject *key, *item;
+  Py_ssize_t at = 0;
+  while (trace.active() && PyDict_Next(dict.object, &at, &key, &item)) {
+    const Ref ref = trace.read_dict(dict, key, item);
+    if (is_constant(item)) trace.use({item, ref});
+  }
+}
+
+PyObject* dict_behind(PyObject* view) {
+  return reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(view)->dv_dict);
+}
+
+bool is_dict_view(PyObject* object) {
+  return PyDictKeys_Check(object) || PyDictValues_Check(object) || PyDictItems_Check(object);
+}
+
+// What map, zip and the like go over, in the order of their constructor's arguments.
+Object inner_of(PyObject* iterator) {
+  static PyObject* reduce = PyUnicode_InternFromString("__reduce__");
+  Object state = Object::steal(PyObject_CallMethodNoArgs(iterator, reduce));
+  if (!state) {
+    PyErr_Clear();
+    return {};
+  }
+  if (PyTuple_GET_SIZE(state.get()) > 2) return {};  // zip(strict=True)
+  return Object::share(PyTuple_GET_ITEM(state.get(), 1));
+}
+
+// One element of each inner iterator. False at the end or with an error.
+bool next_of_each(Trace& trace, PyObject* inner, Py_ssize_t first, std::vector<Result>& items) {
+  for (Py_ssize_t i = first; i < PyTuple_GET_SIZE(inner); ++i) {
+    PyObject* iterator = PyTuple_GET_ITEM(inner, i);
+    const Result item = next(&trace, trace.value(iterator));
+    if (item.object == nullptr) return false;
+    items.push_back(item);
+  }
+  return true;
+}
+
+void release(std::vector<Result>& items) {
+  for (const Result& item : items) Py_DECREF(item.object);
+}
+
+Result next_of_map(Trace& trace, PyObject* iterator) {
+  const Object inner = inner_of(iterator);
+  if (!inner) return {Py_TYPE(iterator)->tp_iternext(iterator), 0};
+  std::vector<Result> items;
+  Result result;
+  if (next_of_each(trace, inner.get(), 1, items)) {
+    std::vector<Value> arguments;
+    for (const Result& item : items) arguments.push_back({item.object, item.ref});
+    result = call(&trace, trace.value(PyTuple_GET_ITEM(inner.get(), 0)), arguments, nullptr);
+  }
+  release(items);
+  return result;
+}
+
+Result next_of_filter(Trace& trace, PyObject* iterator) {
+  const Object inner = inner_of(iterator);
+  if (!inner) return {Py_TYPE(iterator)->tp_iternext(iterator), 0};
+  for (;;) {
+    std::vector<Result> items;
+    if (!next_of_each(trace, inner.get(), 1, items)) return {};
+    PyObject* test = PyTuple_GET_ITEM(inner.get(), 0);
+    Result good = items[0];
+    Py_INCREF(good.object);
+    if (test != Py_None && test != reinterpret_cast<PyObject*>(&PyBool_Type)) {
+      Py_DECREF(good.object);
+      const Value argument{items[0].object, items[0].ref};
+      good = call(&trace, trace.value(test), std::span(&argument, 1), nullptr);
+      if (good.object == nullptr) {
+        release(items);
+        return {};
+      }
+    }
+    const int passes = truth(&trace, {good.object, good.ref});
+    Py_DECREF(good.object);
+    if (passes == 1) return items[0];
+    release(items);
+    if (passes < 0) return {};
+  }
+}
+
+Result next_of_zip(Trace& trace, PyObject* iterator) {
+  const Object inner = inner_of(iterator);
+  if (!inner) return {Py_TYPE(iterator)->tp_iternext(iterator), 0};
+  std::vector<Result> items;
+  Result result;
+  if (PyTuple_GET_SIZE(inner.get()) > 0 && next_of_each(trace, inner.get(), 0, items)) {
+    std::vector<Value> values;
+    for (const Result& item : items) values.push_back({item.object, item.ref});
+    result = build_tuple(&trace, values);
+  }
+  release(items);
+  return result;
+}
+
+Result next_of_sequence(Trace& trace, PyObject* iterator, Value over, int position) {
+  PyObject* item = Py_TYPE(iterator)->tp_iternext(iterator);
+  if (item == nullptr) {
+    trace.guard_length(over);
+    return {};
+  }
+  return {item, trace.read_item(over, position, item)};
+}
+
+// The iterator that C code made for it.
+Result account_for(Trace& trace, Value iterable, PyObject* iterator) {
+  PyObject* object = iterable.object;
+  if (iterator == nullptr) {
+    trace.guard_type(iterable);
+    return {};
+  }
+  if (iterator == object) return {iterator, iterable.ref};
+  if (is_sequence_iterator(iterator) && !is_constant(object)) {
+    trace.guard_type(iterable);
+    trace.iterator(iterator, iterable);
+    return {iterator, trace.ref_of(iterator)};
+  }
+  if (is_dict_view(object)) {
+    PyObject* dict = dict_behind(object);
+    touch_dict(trace, trace.value(dict));
+  } else if (PyDict_Check(object)) {
+    trace.guard_keys(iterable);
+  } else if (is_constant(object)) {
+    trace.use(iterable);
+  } else if (PyAnySet_Check(object)) {
+    trace.own(iterable);
+  } else if (trace.is_born(object)) {  // a deque
+    trace.guard_type(iterable);
+  } else {
+    trace.stop(BreakReason::iterator, Py_TYPE(object)->tp_name);
+  }
+  trace.transient(iterator);
+  return {iterator, trace.ref_of(iterator)};
+}
+
+// enumerate, itertools.product and such keep the tuple that they gave out last, to use it again if
+// they can.
+bool keeps_its_tuple(PyObject* iterator) {
+  static const std::unordered_set<std::string_view> names{"enumerate",
+                                                          "itertools.product",
+                                                          "itertools.zip_longest",
+                                                          "itertools.combinations",
+                                                          "itertools.combinations_with_replacement",
+                                                          "itertools.permutations",
+                                                          "itertools.pairwise",
+                                                          "dict_itemiterator"};
+  return names.contains(Py_TYPE(iterator)->tp_name);
+}
+
+}  // namespace
+
+Result get_iter(Trace* trace, Value iterable) {
+  PyObject* object = iterable.object;
+  if (!is_following(trace)) return {PyObject_GetIter(object), 0};
+  iterable = trace->value(object, iterable.ref);
+  if (PyObject* method = python_method(object, names().iter)) {
+    trace->guard_type(iterable);
+    const Ref ref = trace->read_type(Py_TYPE(object), names().iter, method);
+    const Result iterator = call(trace, {method, ref}, std::span(&iterable, 1), nullptr);
+    if (iterator.object == nullptr || PyIter_Check(iterator.object)) return iterator;
+    PyErr_Format(PyExc_TypeError, "iter() returned non-iterator of type '%.100s'",
+                 Py_TYPE(iterator.object)->tp_name);
+    Py_DECREF(iterator.object);
+    return {};
+  }
+  return account_for(*trace, iterable, PyObject_GetIter(object));
+}
+
+Result get_storage_iter(Trace& trace, PyTypeObject* owner, Value iterable) {
+  return account_for(trace, trace.value(iterable.object, iterable.ref),
+                     owner->tp_iter(iterable.object));
+}
+
+Result next(Trace* trace, Value iterator) {
+  PyObject* object = iterator.object;
+  const auto plainly = [&]() -> Result { return {Py_TYPE(object)->tp_iternext(object), 0}; };
+  if (!is_following(trace)) {
+    if (!PyIter_Check(object)) {
+      PyErr_Format(PyExc_TypeError, "'%.200s' object is not an iterator", Py_TYPE(object)->tp_name);
+      return {};
+    }
+    Result result = plainly();
+    if (result.object == nullptr && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
+    return result;
+  }
+  Value over;
+  int position;
+  if (trace->iterated(object, &over, &position)) {
+    if (position < 0) return plainly();  // at its end
+    return next_of_sequence(*trace, object, over, position);
+  }
+  Result result;
+  if (PyGen_CheckExact(object)) {
+    if (next_generator(*trace, object, &result)) return result;
+  } else if (PyObject* method = python_method(object, names().next)) {
+    trace->guard_type(iterator);
+    const Ref ref = trace->read_type(Py_TYPE(object), names().next, method);
+    result = call(trace, {method, ref}, std::span(&iterator, 1), nullptr);
+    if (result.object == nullptr && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
+    return result;
+  } else if (trace->is_born(object)) {
+    if (Py_TYPE(object) == &PyMap_Type && inner_of(object)) return next_of_map(*trace, object);
+    if (Py_TYPE(object) == &PyFilter_Type && inner_of(object))
+      return next_of_filter(*trace, object);
+    if (Py_TYPE(object) == &PyZip_Type && inner_of(object)) return next_of_zip(*trace, object);
+    {
+      const Transparent transparent(trace);
+      result = plainly();
+    }
+    trace->check_log();
+    if (result.object == nullptr && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
+    if (result.object != nullptr && PyTuple_CheckExact(result.object)) {
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result.object); ++i) {
+        PyObject* inner =
+            PyTuple_GET_ITEM(result.object, i);  // groupby gives a group over the same
+        if (std::string_view(Py_TYPE(inner)->tp_name) == "itertools._grouper")
+          trace->transient(inner);
+      }
+    }
+    if (result.object != nullptr)
+      result.ref = trace->adopt(result.object, keeps_its_tuple(object) ? 2 : 1);
+    return result;
+  }
+  trace->stop(BreakReason::iterator, Py_TYPE(object)->tp_name);
+  return next(nullptr, iterator);
+}
+
+}  // namespace smelt

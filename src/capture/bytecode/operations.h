@@ -1,0 +1,141 @@
+// Python's operations, done for real by CPython's own functions and accounted for in the trace.
+// Each works without a trace as well (nullptr, or one that has stopped): then it is only done.
+//
+// A Result is a new reference with its ref, or nullptr with an error set (for next(): nullptr
+// without an error at the end).
+#pragma once
+
+#include <span>
+
+#include "capture/bytecode/trace.h"
+
+namespace smelt {
+
+struct Result {
+  PyObject* object = nullptr;
+  Ref ref = 0;
+};
+
+// attributes.cpp
+Result get_attribute(Trace* trace, Value object, PyObject* name);
+// object.__getattribute__, without a __getattr__ behind it.
+Result get_generic_attribute(Trace* trace, Value object, PyObject* name);
+// value.object nullptr deletes.
+bool set_attribute(Trace* trace, Value object, PyObject* name, Value value);
+// object.__setattr__ and __delattr__
+bool set_generic_attribute(Trace* trace, Value object, PyObject* name, Value value);
+// LOAD_METHOD: either (function, self), as CPython would call it, or (nullptr, attribute).
+struct Method {
+  Result callee;  // the function, or the attribute if there is no self
+  Result self;
+};
+bool get_method(Trace* trace, Value object, PyObject* name, Method* method);
+
+// scalars.cpp. `op`: NB_ADD.. of opcode.h, in-place ones included; Py_LT.. for compare.
+Result binary(Trace* trace, int op, Value a, Value b);
+Result unary(Trace* trace, ScalarOp op, Value a);
+Result compare(Trace* trace, int op, Value a, Value b);
+Result is_same(Trace* trace, Value a, Value b, bool negate);
+// bool(value): 0, 1, or -1 with an error set.
+int truth(Trace* trace, Value value);
+// format(value, spec) as FORMAT_VALUE does; conversion 0 none, 1 str, 2 repr, 3 ascii. spec may be
+// empty.
+Result format(Trace* trace, Value value, int conversion, Value spec);
+Result join_strings(Trace* trace, std::span<const Value> parts);
+
+// items.cpp
+Result get_item(Trace* trace, Value container, Value key);
+bool set_item(Trace* trace, Value container, Value key, Value item);
+// dict.__setitem__(dict, key, item), whatever its own class has: what dict.update and such do.
+bool set_storage_item(Trace* trace, Value dict, Value key, Value item);
+bool delete_item(Trace* trace, Value container, Value key);
+Result contains(Trace* trace, Value container, Value item, bool negate);
+// list.__getitem__(x, i), set.__contains__(x, item): as the builtin type does it, whatever x's own
+// class has.
+Result get_storage_item(Trace& trace, Value container, Value key);
+Result storage_contains(Trace& trace, PyTypeObject* owner, Value container, Value item);
+Result build_tuple(Trace* trace, std::span<const Value> items);
+Result build_list(Trace* trace, std::span<const Value> items);
+Result build_set(Trace* trace, std::span<const Value> items);
+// keys and values alternate
+Result build_map(Trace* trace, std::span<const Value> items);
+Result build_slice(Trace* trace, std::span<const Value> parts);
+// LIST_APPEND, SET_ADD, MAP_ADD, LIST_EXTEND, SET_UPDATE, DICT_UPDATE, DICT_MERGE (with the callee
+// for its error message), LIST_TO_TUPLE.
+bool list_append(Trace* trace, Value list, Value item);
+bool list_extend(Trace* trace, Value list, Value items);
+bool set_add(Trace* trace, Value set, Value item);
+bool set_update(Trace* trace, Value set, Value items);
+bool dict_update(Trace* trace, Value dict, Value other);
+bool dict_merge(Trace* trace, Value dict, Value other, PyObject* callee);
+Result list_to_tuple(Trace* trace, Value list);
+// The elements of an iterable, one by one and all of them: UNPACK_SEQUENCE, UNPACK_EX,
+// CALL_FUNCTION_EX's arguments. New references; false with an error set. Raises nothing about their
+// number.
+bool unpack(Trace* trace, Value iterable, std::vector<Result>& items);
+
+// iterate.cpp
+Result get_iter(Trace* trace, Value iterable);
+// list.__iter__(x), dict.__iter__(x)
+Result get_storage_iter(Trace& trace, PyTypeObject* owner, Value iterable);
+Result next(Trace* trace, Value iterator);
+
+// calls.cpp
+Result call(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names);
+// Functions of builtins, operator, math and such, and methods of the builtin types: builtins.cpp.
+// True if it was one of those that are known and has been called.
+bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names,
+                  Result* result);
+// torch's C functions: torch_calls.cpp; the same.
+bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names,
+                Result* result);
+// Methods of contextvars.ContextVar: context_vars.cpp; the same.
+bool call_context_var(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names,
+                      Result* result);
+// As CPython would, without accounting.
+PyObject* call_plainly(PyObject* callee, std::span<const Value> arguments, PyObject* names);
+
+// Python code that C code calls in the meantime is run by CPython and not followed, and that is
+// fine: what it does depends on nothing but what is guarded. The log goes on, unless `log` is
+// false.
+class Unfollowed {
+ public:
+  explicit Unfollowed(Trace* trace, bool log = true);
+  ~Unfollowed();
+  Unfollowed(const Unfollowed&) = delete;
+  Unfollowed& operator=(const Unfollowed&) = delete;
+
+ private:
+  Trace* trace_;
+  bool log_;
+};
+
+// C code that decides by nothing but what is known already, and by what the Python code says that
+// it calls back. Such code is followed: special methods of the objects' classes, generators that
+// are being followed, and the functions that may_call_back() was told of. What a callback returns
+// is settled, with `looks_inside` to the last element. A call of this kind is not repeated by a
+// cached call: only what it did is.
+class Transparent {
+ public:
+  explicit Transparent(Trace* trace, bool looks_inside = false);
+  ~Transparent();
+  Transparent(const Transparent&) = delete;
+  Transparent& operator=(const Transparent&) = delete;
+
+ private:
+  bool entered_ = false, transparent_ = false, looks_inside_ = false;
+  int unfollowed_ = 0;
+};
+// C code gets this function or bound method to call. False if it is nothing of the kind.
+bool may_call_back(Trace& trace, Value function);
+// calls.cpp: whether calls of the Python function are followed at all.
+bool is_followed(PyObject* function);
+
+// inline.cpp: a Python function called with the interpreter following into its frame.
+Result call_function(Trace& trace, Value function, std::span<const Value> arguments,
+                     PyObject* names);
+// next() of a generator whose frame the trace has been following; false if it has not been.
+bool next_generator(Trace& trace, PyObject* generator, Result* result);
+// gen.send, throw, close are calls of C functions.
+
+}  // namespace smelt

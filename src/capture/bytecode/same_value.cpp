@@ -1,0 +1,133 @@
+#include "capture/bytecode/same_value.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "capture/bytecode/object.h"
+
+#if PY_VERSION_HEX >= 0x030D0000
+extern "C" int _PySet_NextEntry(PyObject* set, Py_ssize_t* position, PyObject** key,
+                                Py_hash_t* hash);
+#endif
+
+namespace smelt {
+namespace {
+
+bool same_bits(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+bool same_tuple(PyObject* a, PyObject* b) {
+  const Py_ssize_t size = PyTuple_GET_SIZE(a);
+  if (size != PyTuple_GET_SIZE(b)) return false;
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    if (!same_value(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
+  }
+  return true;
+}
+
+bool same_slice(PyObject* a, PyObject* b) {
+  auto* first = reinterpret_cast<PySliceObject*>(a);
+  auto* second = reinterpret_cast<PySliceObject*>(b);
+  return same_value(first->start, second->start) && same_value(first->stop, second->stop) &&
+         same_value(first->step, second->step);
+}
+
+bool same_range(PyObject* a, PyObject* b) {
+  for (const char* name : {"start", "stop", "step"}) {
+    const Object first = Object::steal(PyObject_GetAttrString(a, name));
+    const Object second = Object::steal(PyObject_GetAttrString(b, name));
+    if (!same_value(first.get(), second.get())) return false;
+  }
+  return true;
+}
+
+// torch.Size, whose elements are ints.
+bool is_size(const PyTypeObject* type) {
+  return type->tp_base == &PyTuple_Type && std::string_view(type->tp_name) == "torch.Size";
+}
+
+using Element = std::pair<Py_hash_t, PyObject*>;
+
+std::vector<Element> elements_of(PyObject* set) {
+  std::vector<Element> elements;
+  elements.reserve(static_cast<size_t>(PySet_GET_SIZE(set)));
+  Py_ssize_t position = 0;
+  PyObject* key;
+  Py_hash_t hash;
+  while (_PySet_NextEntry(set, &position, &key, &hash)) elements.emplace_back(hash, key);
+  std::sort(elements.begin(), elements.end());
+  return elements;
+}
+
+// An OrderedDict has an order of its own, which is not that of the dict underneath.
+bool same_ordered_keys(PyObject* dict, PyObject* keys) {
+  const Object iterator = Object::steal(PyODict_Type.tp_iter(dict));
+  if (!iterator) {
+    PyErr_Clear();
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i) {
+    const Object key = Object::steal(Py_TYPE(iterator.get())->tp_iternext(iterator.get()));
+    if (!key || !same_value(key.get(), PyTuple_GET_ITEM(keys, i))) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool same_value(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  PyTypeObject* type = Py_TYPE(a);
+  if (type != Py_TYPE(b)) return false;
+  if (type == &PyFloat_Type) return same_bits(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
+  if (type == &PyLong_Type || type == &PyUnicode_Type || type == &PyBytes_Type) {
+    return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+  }
+  if (type == &PyComplex_Type) {
+    const Py_complex first = PyComplex_AsCComplex(a), second = PyComplex_AsCComplex(b);
+    return same_bits(first.real, second.real) && same_bits(first.imag, second.imag);
+  }
+  if (type == &PyTuple_Type || is_size(type)) return same_tuple(a, b);
+  if (type == &PyFrozenSet_Type) return same_elements(a, b);
+  if (type == &PySlice_Type) return same_slice(a, b);
+  if (type == &PyRange_Type) return same_range(a, b);
+  return false;
+}
+
+bool same_elements(PyObject* a, PyObject* b) {
+  if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
+  const std::vector<Element> first = elements_of(a);
+  const std::vector<Element> second = elements_of(b);
+  // Elements with the same hash may stand in any order; there is hardly ever more than one.
+  for (auto begin = second.begin(); const auto& [hash, key] : first) {
+    while (begin != second.end() && begin->first < hash) ++begin;
+    bool found = false;
+    for (auto at = begin; at != second.end() && at->first == hash && !found; ++at) {
+      found = same_value(key, at->second);
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+bool same_keys(PyObject* dict, PyObject* keys) {
+  const Py_ssize_t size = PyDict_GET_SIZE(dict);
+  if (size != PyTuple_GET_SIZE(keys)) return false;
+  if (size > 1 && PyODict_Check(dict)) return same_ordered_keys(dict, keys);
+  Py_ssize_t position = 0, i = 0;
+  PyObject *key, *value;
+  while (PyDict_Next(dict, &position, &key, &value)) {
+    if (!same_value(key, PyTuple_GET_ITEM(keys, i++))) return false;
+  }
+  return true;
+}
+
+}  // namespace smelt

@@ -1,0 +1,403 @@
+// Arithmetic, comparison, truth and formatting. Numbers and strings stay lazy: what is computed
+// from them is computed again by a cached call, and guarded only where something depends on it.
+#include <opcode.h>
+
+#include <array>
+
+#include "capture/bytecode/names.h"
+#include "capture/bytecode/operations.h"
+#include "capture/bytecode/slots.h"
+
+namespace smelt {
+namespace {
+
+bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
+
+bool is_number(PyObject* object) {
+  return PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyBool_Check(object);
+}
+
+// What a scalar node may compute with.
+bool is_lazy_pair(PyObject* a, PyObject* b) {
+  return (is_number(a) && is_number(b)) || (PyUnicode_CheckExact(a) && PyUnicode_CheckExact(b));
+}
+
+bool is_tensor(PyObject* object) { return tensors().is_tensor(object); }
+
+PyObject* compute(int op, PyObject* a, PyObject* b) {
+  using Function = PyObject* (*)(PyObject*, PyObject*);
+  static constexpr std::array<Function, 26> kFunctions = [] {
+    std::array<Function, 26> f{};
+    f[NB_ADD] = PyNumber_Add;
+    f[NB_AND] = PyNumber_And;
+    f[NB_FLOOR_DIVIDE] = PyNumber_FloorDivide;
+    f[NB_LSHIFT] = PyNumber_Lshift;
+    f[NB_MATRIX_MULTIPLY] = PyNumber_MatrixMultiply;
+    f[NB_MULTIPLY] = PyNumber_Multiply;
+    f[NB_REMAINDER] = PyNumber_Remainder;
+    f[NB_OR] = PyNumber_Or;
+    f[NB_POWER] = [](PyObject* x, PyObject* y) { return PyNumber_Power(x, y, Py_None); };
+    f[NB_RSHIFT] = PyNumber_Rshift;
+    f[NB_SUBTRACT] = PyNumber_Subtract;
+    f[NB_TRUE_DIVIDE] = PyNumber_TrueDivide;
+    f[NB_XOR] = PyNumber_Xor;
+    f[NB_INPLACE_ADD] = PyNumber_InPlaceAdd;
+    f[NB_INPLACE_AND] = PyNumber_InPlaceAnd;
+    f[NB_INPLACE_FLOOR_DIVIDE] = PyNumber_InPlaceFloorDivide;
+    f[NB_INPLACE_LSHIFT] = PyNumber_InPlaceLshift;
+    f[NB_INPLACE_MATRIX_MULTIPLY] = PyNumber_InPlaceMatrixMultiply;
+    f[NB_INPLACE_MULTIPLY] = PyNumber_InPlaceMultiply;
+    f[NB_INPLACE_REMAINDER] = PyNumber_InPlaceRemainder;
+    f[NB_INPLACE_OR] = PyNumber_InPlaceOr;
+    f[NB_INPLACE_POWER] = [](PyObject* x, PyObject* y) {
+      return PyNumber_InPlacePower(x, y, Py_None);
+    };
+    f[NB_INPLACE_RSHIFT] = PyNumber_InPlaceRshift;
+    f[NB_INPLACE_SUBTRACT] = PyNumber_InPlaceSubtract;
+    f[NB_INPLACE_TRUE_DIVIDE] = PyNumber_InPlaceTrueDivide;
+    f[NB_INPLACE_XOR] = PyNumber_InPlaceXor;
+    return f;
+  }();
+  return kFunctions[static_cast<size_t>(op)](a, b);
+}
+
+// A method of the operand's class that is written in Python; nullptr if there is none.
+PyObject* python_method(PyObject* object, PyObject* name) {
+  if (name == nullptr || is_tensor(object)) return nullptr;
+  PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
+  return found != nullptr && PyFunction_Check(found) ? found : nullptr;
+}
+
+Result call_special(Trace& trace, PyObject* method, PyObject* name, Value self, Value other) {
+  trace.guard_type(self);
+  const Value arguments[] = {self, other};
+  return call(&trace, {method, trace.read_type(Py_TYPE(self.object), name, method)},
+              std::span(arguments, other.object ? 2 : 1), nullptr);
+}
+
+bool is_container(PyObject* object) {
+  return PyList_CheckExact(object) || PyTuple_CheckExact(object) || PyDict_CheckExact(object) ||
+         PySet_CheckExact(object) || PyFrozenSet_CheckExact(object) || PyDictViewSet_Check(object);
+}
+
+// What came of asking the operands' classes.
+enum class Asked { not_in_python, answered, refused };
+
+// A type of C's whose operators know nothing of objects of classes written in Python.
+bool knows_only_its_own(PyObject* object, PyObject* other) {
+  return (is_atom(object) || is_container(object)) &&
+         !PyType_IsSubtype(Py_TYPE(other), Py_TYPE(object));
+}
+
+// Python's protocol for an operator when a class written in Python takes part.
+Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, bool is_compare,
+                    Result* result) {
+  PyObject* inplace = python_method(a.object, op.inplace);
+  PyObject* left = python_method(a.object, op.left);
+  const bool same_type = Py_TYPE(a.object) == Py_TYPE(b.object);
+  PyObject* right = is_compare || !same_type ? python_method(b.object, op.right) : nullptr;
+  if (!inplace && !left && !right) return Asked::not_in_python;
+  bool right_first =
+      right != nullptr && !same_type && PyType_IsSubtype(Py_TYPE(b.object), Py_TYPE(a.object));
+  // A reflected method that was only inherited has no precedence.
+  if (right_first && !is_compare && left != nullptr)
+    right_first = _PyType_Lookup(Py_TYPE(a.object), op.right) != right;
+  struct Attempt {
+    PyObject* method;
+    PyObject* name;
+    Value self, other;
+  };
+  const Attempt first{inplace, op.inplace, a, b}, on_left{left, op.left, a, b},
+      on_right{right, op.right, b, a};
+  for (const Attempt& attempt :
+       right_first ? std::array{first, on_right, on_left} : std::array{first, on_left, on_right}) {
+    if (attempt.method == nullptr) continue;
+    *result = call_special(trace, attempt.method, attempt.name, attempt.self, attempt.other);
+    if (result->object != Py_NotImplemented) return Asked::answered;
+    Py_DECREF(result->object);
+    *result = {};
+  }
+  const bool no_more_to_ask =
+      (left != nullptr || knows_only_its_own(a.object, b.object)) &&
+      (right != nullptr || same_type || knows_only_its_own(b.object, a.object) ||
+       _PyType_Lookup(Py_TYPE(b.object), op.right) == nullptr);
+  if (no_more_to_ask || is_compare) return Asked::refused;
+  trace.stop(BreakReason::c_function, std::string("an operator of ") + Py_TYPE(a.object)->tp_name);
+  return Asked::not_in_python;
+}
+
+// `!=` of a class that has only __eq__, as object.__ne__ does it. False: it is another case.
+bool call_not_equal(Trace& trace, Value a, Value b, Result* result) {
+  static PyObject* of_object = _PyType_Lookup(&PyBaseObject_Type, compare_names(Py_NE).left);
+  PyObject* equal = compare_names(Py_EQ).left;
+  for (const auto& [self, other] : {std::pair{a, b}, std::pair{b, a}}) {
+    PyObject* method = python_method(self.object, equal);
+    if (method == nullptr ||
+        _PyType_Lookup(Py_TYPE(self.object), compare_names(Py_NE).left) != of_object)
+      return false;
+    const Result same = call_special(trace, method, equal, self, other);
+    if (same.object == nullptr) return true;
+    Object held = Object::steal(same.object);
+    if (same.object == Py_NotImplemented) continue;
+    const int is_true = truth(&trace, {same.object, same.ref});
+    if (is_true >= 0) *result = {Py_NewRef(is_true ? Py_False : Py_True), 0};
+    return true;
+  }
+  *result = is_same(&trace, a, b, true);
+  return true;
+}
+
+const char* symbol_of(int op) {
+  static constexpr const char* kSymbols[] = {
+      "+",  "&",  "//",  "<<",  "@",  "*",  "%",  "|",  "** or pow()", ">>",  "-",  "/",  "^",
+      "+=", "&=", "//=", "<<=", "@=", "*=", "%=", "|=", "**=",         ">>=", "-=", "/=", "^="};
+  return kSymbols[op];
+}
+
+// All elements are looked at, so that what is made of them is made of known things.
+void touch(Trace& trace, Value container) {
+  std::vector<Result> items;
+  if (PyList_CheckExact(container.object) || PyTuple_CheckExact(container.object)) {
+    unpack(&trace, container, items);
+  } else if (PyDictViewSet_Check(container.object)) {
+    const Result iterator = get_iter(&trace, container);  // looks at all elements
+    Py_XDECREF(iterator.object);
+  } else {
+    trace.use(container);
+  }
+  for (const Result& item : items) {
+    if (is_constant(item.object)) trace.use({item.object, item.ref});
+    Py_DECREF(item.object);
+  }
+}
+
+// list *= n, set |= other, dict |= other: repeated as they are, on contents that are known.
+Result change_container(Trace& trace, int op, Value a, Value b) {
+  touch(trace, b);
+  trace.own(a);
+  PyObject* name = operator_names(op).inplace;
+  PyObject* method = _PyType_Lookup(Py_TYPE(a.object), name);
+  if (method == nullptr || !is_fixed(method)) {
+    trace.stop(BreakReason::mutation, Py_TYPE(a.object)->tp_name);
+  } else {
+    const Value inputs[] = {{method, 0}, a, b};
+    trace.effect_call(inputs, nullptr);
+  }
+  PyObject* result = compute(op, a.object, b.object);
+  if (result == nullptr) trace.stop(BreakReason::exception, symbol_of(op));
+  return {result, result == nullptr ? 0 : trace.adopt(result)};
+}
+
+Result binary_on_containers(Trace& trace, int op, Value a, Value b) {
+  if (op == NB_INPLACE_ADD && PyList_CheckExact(a.object)) {
+    if (!list_extend(&trace, a, b)) return {};
+    return {Py_NewRef(a.object), a.ref};
+  }
+  const bool can_change =
+      PyList_CheckExact(a.object) || PyDict_CheckExact(a.object) || PySet_CheckExact(a.object);
+  if (op >= NB_INPLACE_ADD && can_change) return change_container(trace, op, a, b);
+  touch(trace, a);
+  touch(trace, b);
+  const Transparent transparent(&trace, true);
+  PyObject* result = compute(op, a.object, b.object);
+  return {result, result == nullptr ? 0 : trace.adopt(result)};
+}
+
+Result on_tensors(Trace& trace, Value a, Value b, const auto& compute_it) {
+  // Its own methods may be asked, after or before the tensor's.
+  for (const Value& v : {a, b})
+    if (v.object != nullptr && !is_tensor(v.object) && !is_constant(v.object) &&
+        !is_container(v.object))
+      trace.stop(BreakReason::c_function,
+                 std::string("an operator of ") + Py_TYPE(v.object)->tp_name);
+  trace.use(a);
+  if (b.object != nullptr) trace.use(b);
+  PyObject* result;
+  {
+    const Unfollowed unfollowed(&trace);  // some of Tensor's operators are written in Python
+    result = compute_it();
+  }
+  trace.check_log();
+  return {result, result == nullptr ? 0 : trace.adopt(result)};
+}
+
+bool uses_default_equality(PyObject* object) {
+  return Py_TYPE(object)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+}
+
+}  // namespace
+
+Result binary(Trace* trace, int op, Value a, Value b) {
+  if (!is_following(trace)) return {compute(op, a.object, b.object), 0};
+  if (is_lazy_pair(a.object, b.object)) {
+    PyObject* result = compute(op, a.object, b.object);
+    if (result == nullptr || !is_atom(result)) {
+      trace->use(a);
+      trace->use(b);
+      return {result, 0};
+    }
+    return {result, trace->scalar(ScalarOp::binary, op, a, b, result)};
+  }
+  const bool has_tensor = is_tensor(a.object) || is_tensor(b.object);
+  if (has_tensor && !python_method(a.object, operator_names(op).left))
+    return on_tensors(*trace, a, b, [&] { return compute(op, a.object, b.object); });
+  Result result;
+  switch (call_operator(*trace, operator_names(op), a, b, false, &result)) {
+    case Asked::answered: return result;
+    case Asked::refused:
+      PyErr_Format(PyExc_TypeError, "unsupported operand type(s) for %s: '%.100s' and '%.100s'",
+                   symbol_of(op), Py_TYPE(a.object)->tp_name, Py_TYPE(b.object)->tp_name);
+      return {};
+    case Asked::not_in_python: break;
+  }
+  if (is_container(a.object) || is_container(b.object))
+    return binary_on_containers(*trace, op, a, b);
+  trace->use(a);
+  trace->use(b);
+  if (!is_constant(a.object) || !is_constant(b.object))
+    trace->stop(BreakReason::c_function,
+                std::string("an operator of ") + Py_TYPE(a.object)->tp_name);
+  result.object = compute(op, a.object, b.object);
+  if (result.object != nullptr) result.ref = trace->adopt(result.object);
+  return result;
+}
+
+Result unary(Trace* trace, ScalarOp op, Value a) {
+  const auto compute_it = [&]() -> PyObject* {
+    switch (op) {
+      case ScalarOp::unary_negative: return PyNumber_Negative(a.object);
+      case ScalarOp::unary_positive: return PyNumber_Positive(a.object);
+      case ScalarOp::unary_not: return PyBool_FromLong(PyObject_Not(a.object));
+      default: return PyNumber_Invert(a.object);
+    }
+  };
+  if (!is_following(trace)) return {compute_it(), 0};
+  if (is_number(a.object)) {
+    PyObject* result = compute_it();
+    if (result == nullptr) {
+      trace->use(a);
+      return {};
+    }
+    return {result, trace->scalar(op, 0, a, {}, result)};
+  }
+  if (is_tensor(a.object)) return on_tensors(*trace, a, {}, compute_it);
+  if (PyObject* method = python_method(a.object, unary_name(op)))
+    return call_special(*trace, method, unary_name(op), a, {});
+  trace->use(a);
+  PyObject* result = compute_it();
+  return {result, result == nullptr ? 0 : trace->adopt(result)};
+}
+
+Result compare(Trace* trace, int op, Value a, Value b) {
+  const auto compute_it = [&] { return PyObject_RichCompare(a.object, b.object, op); };
+  if (!is_following(trace)) return {compute_it(), 0};
+  if (is_lazy_pair(a.object, b.object)) {
+    PyObject* result = compute_it();
+    return {result, trace->scalar(ScalarOp::compare, op, a, b, result)};
+  }
+  if (is_tensor(a.object) || is_tensor(b.object)) return on_tensors(*trace, a, b, compute_it);
+  Result result;
+  if (op == Py_NE && call_not_equal(*trace, a, b, &result)) return result;
+  const Asked asked = call_operator(*trace, compare_names(op), a, b, true, &result);
+  if (asked == Asked::answered) return result;
+  const bool by_identity = op == Py_EQ || op == Py_NE;
+  if (asked == Asked::refused) {
+    if (by_identity) return is_same(trace, a, b, op == Py_NE);
+    static constexpr const char* kSymbols[] = {"<", "<=", "==", "!=", ">", ">="};
+    PyErr_Format(PyExc_TypeError, "'%s' not supported between instances of '%.100s' and '%.100s'",
+                 kSymbols[op], Py_TYPE(a.object)->tp_name, Py_TYPE(b.object)->tp_name);
+    return {};
+  }
+  if (by_identity && uses_default_equality(a.object) && uses_default_equality(b.object))
+    return is_same(trace, a, b, op == Py_NE);
+  for (const Value& side : {a, b}) {
+    if (PyDictViewSet_Check(side.object))
+      touch(*trace, side);
+    else
+      trace->use(side);
+  }
+  {
+    const Transparent transparent(trace, true);  // elements may have an __eq__ in Python
+    result.object = compute_it();
+  }
+  trace->check_log();
+  if (result.object != nullptr) result.ref = trace->adopt(result.object);
+  return result;
+}
+
+Result is_same(Trace* trace, Value a, Value b, bool negate) {
+  const bool same = a.object == b.object;
+  if (is_following(trace)) {
+    const bool a_by_value = is_constant(a.object), b_by_value = is_constant(b.object);
+    if (a_by_value && b_by_value) {
+      trace->use(a);
+      trace->use(b);
+    } else if (a_by_value || b_by_value) {
+      // An object is not None, or not some type: it is enough that it stays of its type.
+      const Value constant = a_by_value ? a : b, other = a_by_value ? b : a;
+      trace->use(constant);
+      trace->guard_type(other);
+    } else {
+      trace->guard_alias(a, b, same);
+    }
+  }
+  return {Py_NewRef(same != negate ? Py_True : Py_False), 0};
+}
+
+int truth(Trace* trace, Value value) {
+  if (!is_following(trace)) return PyObject_IsTrue(value.object);
+  if (is_tensor(value.object)) {
+    trace->stop(BreakReason::tensor_branch, "");
+    return PyObject_IsTrue(value.object);
+  }
+  for (PyObject* name : {names().bool_, names().len}) {
+    PyObject* method = python_method(value.object, name);
+    if (method == nullptr) continue;
+    const Result result = call_special(*trace, method, name, value, {});
+    if (result.object == nullptr) return -1;
+    Object held = Object::steal(result.object);
+    if (name == names().bool_ ? !PyBool_Check(held.get()) : !PyLong_Check(held.get())) {
+      trace->use({held.get(), result.ref});
+      if (name == names().bool_)
+        PyErr_Format(PyExc_TypeError, "__bool__ should return bool, returned %s",
+                     Py_TYPE(held.get())->tp_name);
+      else
+        PyErr_Format(PyExc_TypeError, "'%.200s' object cannot be interpreted as an integer",
+                     Py_TYPE(held.get())->tp_name);
+      return -1;
+    }
+    return truth(trace, {held.get(), result.ref});
+  }
+  const int result = PyObject_IsTrue(value.object);
+  if (result >= 0) trace->guard_truth(value, result != 0);
+  return result;
+}
+
+Result format(Trace* trace, Value value, int conversion, Value spec) {
+  if (is_following(trace)) {
+    if (is_tensor(value.object))
+      trace->stop(BreakReason::data_dependent, "formatting a tensor");
+    else
+      trace->use(value);
+    if (spec.object != nullptr) trace->use(spec);
+  }
+  Object text = Object::share(value.object);
+  if (conversion == 1) text = Object::steal(PyObject_Str(value.object));
+  if (conversion == 2) text = Object::steal(PyObject_Repr(value.object));
+  if (conversion == 3) text = Object::steal(PyObject_ASCII(value.object));
+  if (!text) return {};
+  if (spec.object == nullptr && PyUnicode_CheckExact(text.get())) return {text.release(), 0};
+  return {PyObject_Format(text.get(), spec.object), 0};
+}
+
+Result join_strings(Trace* trace, std::span<const Value> parts) {
+  Object list = Object::steal(PyTuple_New(static_cast<Py_ssize_t>(parts.size())));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (is_following(trace)) trace->use(parts[i]);
+    PyTuple_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(parts[i].object));
+  }
+  Object empty = Object::steal(PyUnicode_FromString(""));
+  return {PyUnicode_Join(empty.get(), list.get()), 0};
+}
+
+}  // namespace smelt

@@ -1,0 +1,165 @@
+#include "capture/bytecode/segment.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "capture/bytecode/guard_instructions.h"
+#include "capture/bytecode/replay.h"
+
+namespace smelt {
+namespace {
+
+// The registers of one call: owned references, nullptr where there is none yet.
+class Registers {
+ public:
+  explicit Registers(size_t size) : size_(size), objects_(size) {
+    std::fill_n(objects_.data(), size, nullptr);
+  }
+  ~Registers() {
+    for (size_t i = 0; i < size_; ++i) Py_XDECREF(objects_[i]);
+  }
+  Registers(const Registers&) = delete;
+  Registers& operator=(const Registers&) = delete;
+
+  PyObject** data() { return objects_.data(); }
+  PyObject* take(size_t index) { return std::exchange(objects_[index], nullptr); }
+
+ private:
+  size_t size_;
+  Scratch<256> objects_;
+};
+
+int visit_operand(const Operand& operand, visitproc visit, void* arg) {
+  Py_VISIT(operand.constant.get());
+  return 0;
+}
+
+}  // namespace
+
+Segment::Segment(TraceResult result) : result_(std::move(result)), guards_(result_) {
+  give_out_registers();
+  if (result_.steps.empty() && result_.exit.returns && result_.exit.value.ref != 0) {
+    returned_ = register_of_[result_.exit.value.ref];
+  }
+  result_.nodes = {};
+  result_.absent = {};
+  result_.lookups = {};
+  result_.aliases = {};
+}
+
+void Segment::give_out_registers() {
+  register_of_.assign(result_.nodes.size(), -1);
+  const auto give = [&](Ref ref) { register_of_[ref] = static_cast<int32_t>(registers_++); };
+  for (const Ref ref : guards_.wanted()) give(ref);
+  bool in_order = true;
+  for (size_t i = 0; i < result_.program_inputs.size(); ++i) {
+    input_registers_.push_back(register_of_[result_.program_inputs[i]]);
+    in_order &= input_registers_.back() == static_cast<int32_t>(i);
+    SMELT_CHECK(input_registers_.back() >= 0, "a program's input has no path");
+  }
+  if (in_order) input_registers_.clear();
+  for (const Ref ref : result_.program_outputs) give(ref);
+  for (const Step& step : result_.steps) {
+    if (step.result != 0) give(step.result);
+  }
+}
+
+Segment::Outcome Segment::run(PyObject** slots, size_t count, PyObject** value) {
+  if (!has_same_slots(slots, count) || tensors().ambient() != result_.ambient) return Outcome::miss;
+  Registers registers(registers_);
+  if (!guards_.check(slots, count, registers.data())) return Outcome::miss;
+  if (result_.program != nullptr && !run_program(registers.data())) {
+    if (!result_.program->fails_cleanly()) return Outcome::error;
+    PyErr_Clear();
+    return Outcome::retry;
+  }
+  if (returned_ >= 0) {
+    *value = registers.take(static_cast<size_t>(returned_));
+    return Outcome::value;
+  }
+  for (const Step& step : result_.steps) {
+    if (!run_step(step, registers.data())) return Outcome::error;
+  }
+  return leave(slots, count, registers.data(), value);
+}
+
+// A variable that has no value yet must have none now: nothing else would notice.
+bool Segment::has_same_slots(PyObject* const* slots, size_t count) const {
+  if (count != result_.slots_set.size()) return false;
+  for (size_t i = 0; i < count; ++i)
+    if ((slots[i] != nullptr) != static_cast<bool>(result_.slots_set[i])) return false;
+  return true;
+}
+
+bool Segment::run_program(PyObject** registers) const {
+  PyObject** outputs = registers + guards_.wanted().size();
+  if (input_registers_.empty()) return result_.program->run(registers, outputs);
+  Scratch<64> inputs(input_registers_.size());
+  for (size_t i = 0; i < input_registers_.size(); ++i) inputs[i] = registers[input_registers_[i]];
+  return result_.program->run(inputs.data(), outputs);
+}
+
+// Borrowed.
+PyObject* Segment::load(const Operand& operand, PyObject* const* registers) const {
+  if (operand.ref == 0) return operand.constant.get();
+  const int32_t index = register_of_[operand.ref];
+  return index >= 0 ? registers[index] : nullptr;
+}
+
+bool Segment::run_step(const Step& step, PyObject** registers) const {
+  Scratch<16> inputs(step.inputs.size());
+  for (size_t i = 0; i < step.inputs.size(); ++i) inputs[i] = load(step.inputs[i], registers);
+  Object result = replay(step, {inputs.data(), step.inputs.size()});
+  if (!result) return false;
+  if (step.result != 0) registers[register_of_[step.result]] = result.release();
+  return true;
+}
+
+Segment::Outcome Segment::leave(PyObject** slots, size_t count, PyObject* const* registers,
+                                PyObject** value) const {
+  if (!result_.exit.returns) {
+    set_slots(slots, count, registers);
+    return Outcome::resume;
+  }
+  *value = Py_XNewRef(load(result_.exit.value, registers));
+  SMELT_CHECK(*value != nullptr, "a segment returns nothing");
+  return Outcome::value;
+}
+
+void Segment::set_slots(PyObject** slots, size_t count, PyObject* const* registers) const {
+  const std::vector<Operand>& set = result_.exit.slots;
+  // Released at the end, with the frame in its new state: that may run the user's code.
+  Registers old(count);
+  for (size_t i = 0; i < std::max(count, set.size()); ++i) {
+    if (i < count) old.data()[i] = slots[i];
+    slots[i] = i < set.size() ? Py_XNewRef(load(set[i], registers)) : nullptr;
+  }
+}
+
+int Segment::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(result_.code.get());
+  for (const Step& step : result_.steps) {
+    Py_VISIT(step.names.get());
+    for (const Operand& operand : step.inputs) {
+      if (const int stop = visit_operand(operand, visit, arg); stop != 0) return stop;
+    }
+  }
+  if (const int stop = visit_operand(result_.exit.value, visit, arg); stop != 0) return stop;
+  for (const Operand& operand : result_.exit.slots) {
+    if (const int stop = visit_operand(operand, visit, arg); stop != 0) return stop;
+  }
+  return guards_.traverse(visit, arg);
+}
+
+void Segment::clear() {
+  // From now on the guards hold for nothing, so that what is dropped here is not missed.
+  guards_.clear();
+  const auto code = std::exchange(result_.code, Object());
+  const auto steps = std::exchange(result_.steps, {});
+  const auto slots = std::exchange(result_.exit.slots, {});
+  const auto value = std::exchange(result_.exit.value, {});
+  const auto program = std::exchange(result_.program, nullptr);
+}
+
+}  // namespace smelt

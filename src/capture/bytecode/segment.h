@@ -1,0 +1,71 @@
+// Compiled pieces of a function. A segment runs from one instruction of a frame to the next graph
+// break or the return; each frame that a compiled function runs has a table of them.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/bytecode/guard_program.h"
+
+namespace smelt {
+
+// One traced way through the code from an offset on.
+class Segment {
+ public:
+  explicit Segment(TraceResult result);
+
+  enum class Outcome : uint8_t {
+    miss,    // guards do not hold
+    value,   // the function returns `value`
+    resume,  // the frame's slots were set; go on at exit().offset with exit().depth values on the
+             // stack
+    error,   // a Python error is set; the frame is untouched where `program` failed cleanly
+    retry,   // the program failed and changed nothing: let CPython run the frame from here
+  };
+  // `slots`: the frame's localsplus, of which `count` are in use (what is behind is not read); on
+  // resume those of exit().slots are set and the others unset.
+  Outcome run(PyObject** slots, size_t count, PyObject** value);
+
+  const Exit& exit() const { return result_.exit; }
+  const TraceResult& result() const { return result_; }
+  GuardProgram& guards() { return guards_; }
+  uint64_t hits = 0;
+  std::optional<Break> ends_at;  // the break in front of which it ends
+
+  int traverse(visitproc visit, void* arg) const;
+  void clear();
+
+ private:
+  bool has_same_slots(PyObject* const* slots, size_t count) const;
+  TraceResult result_;  // without nodes and guards: the guard program has what it needs of them
+  GuardProgram guards_;
+  // Registers: the guards' wanted nodes, the program's outputs, the steps' results.
+  std::vector<int32_t> register_of_;  // by Ref; -1: none
+  size_t registers_ = 0;
+  std::vector<int32_t>
+      input_registers_;    // of the program, where they are not simply the first ones
+  int32_t returned_ = -1;  // there are no steps, and this register is returned
+
+  void give_out_registers();
+  PyObject* load(const Operand& operand, PyObject* const* registers) const;
+  bool run_program(PyObject** registers) const;
+  bool run_step(const Step& step, PyObject** registers) const;
+  Outcome leave(PyObject** slots, size_t count, PyObject* const* registers, PyObject** value) const;
+  void set_slots(PyObject** slots, size_t count, PyObject* const* registers) const;
+};
+
+// The segments of one code object.
+struct CodeSegments {
+  // By offset (in code units), most recently used first.
+  std::map<int, std::vector<std::shared_ptr<Segment>>> at;
+  std::map<int, int> misses;  // recompiles by offset
+  std::map<int, bool>
+      plain;  // nothing to gain from tracing at that offset: CPython runs the instruction
+  bool given_up = false;  // the limit was hit: the whole frame runs plain from now on
+};
+
+}  // namespace smelt

@@ -1,0 +1,115 @@
+// What the interpreter asks about tensors. It sees no header of torch's; binding/tensors.cpp
+// answers.
+//
+// While a trace runs, every op is computed for real, and written down in a log at the top of
+// PyTorch's dispatcher, above autograd: which op, on which values, under which grad mode and
+// autocast. A segment's log becomes its TensorProgram.
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/bytecode/breaks.h"
+
+namespace smelt {
+
+// What a tensor was like: type, dtype, device, sizes, strides, layout, requires_grad, dispatch
+// keys.
+class TensorGuard {
+ public:
+  virtual ~TensorGuard() = default;
+  // No Python code runs and no error is left. `object` may be anything.
+  virtual bool holds(PyObject* object) const = 0;
+  // "size at dimension 0 is 5, was 8"; for a recompile's report.
+  virtual std::string difference(PyObject* object) const = 0;
+  virtual std::string str() const = 0;
+};
+
+// The tensor ops of a segment, ready to run.
+class TensorProgram {
+ public:
+  virtual ~TensorProgram() = default;
+  // Borrowed inputs in, new references out; false with a Python error set. Thread-safe.
+  virtual bool run(PyObject* const* inputs, PyObject** outputs) const = 0;
+  // A failed run has changed nothing, so that the frame can be run by CPython instead.
+  virtual bool fails_cleanly() const = 0;
+  virtual size_t ops() const = 0;
+  // The graph as text, for explain().
+  virtual std::string str() const = 0;
+};
+
+using LogValue = int32_t;  // a tensor of the log; -1: none
+
+// What stopped the log from being a faithful account.
+struct LogTrouble {
+  BreakReason reason;
+  std::string detail;
+};
+
+struct ProgramRequest {
+  std::vector<LogValue> inputs;   // in the order that run() takes them
+  std::vector<LogValue> outputs;  // likewise; an input may be among them
+  std::string backend;
+  Py_ssize_t mode = 0;  // index into compile modes
+  PyObject* backend_callable = nullptr;
+};
+
+class TensorLog {
+ public:
+  virtual ~TensorLog() = default;
+  // Ops are written down from here on until pause(), on this thread.
+  virtual void resume() = 0;
+  virtual void pause() = 0;
+  // A tensor that existed before, and could be an input.
+  virtual LogValue add_input(PyObject* tensor) = 0;
+  // The value behind the tensor, -1 if the log never saw it.
+  virtual LogValue value_of(PyObject* tensor) const = 0;
+  virtual bool is_input(LogValue value) const = 0;
+  // Its shape depends on contents: no one may look at it.
+  virtual bool is_dynamic(LogValue value) const = 0;
+  // How many ops there are so far; forget those behind `position`.
+  virtual size_t position() const = 0;
+  virtual void rewind(size_t position) = 0;
+  // The inputs that the ops so far take, each once.
+  virtual std::vector<LogValue> used_inputs() const = 0;
+  // Set by an op that can't be repeated: data-dependent, or on a tensor of unknown origin.
+  // `thorough`: every input is looked at for changes by code that was not seen, not only those of
+  // late.
+  virtual std::optional<LogTrouble> take_trouble(bool thorough) = 0;
+  // The ops up to `position` as a program; nullptr with a Python error set if that failed. Falls
+  // back by itself to running the log op by op where a back end refuses.
+  virtual std::unique_ptr<TensorProgram> finish(const ProgramRequest& request) = 0;
+};
+
+// PyTorch's thread-local and global switches that change what ops do or what code sees: grad mode,
+// inference mode, autocast, default dtype and device, deterministic flags, function modes.
+struct Ambient {
+  uint64_t word[4] = {};
+  bool operator==(const Ambient&) const = default;
+};
+
+class Tensors {
+ public:
+  virtual ~Tensors() = default;
+  virtual bool is_tensor(PyObject* object) const = 0;
+  // A plain torch.Tensor or Parameter of a kind the log can follow; else why not.
+  virtual std::optional<LogTrouble> refuse(PyObject* tensor) const = 0;
+  // Modes and transforms that are switched on and see each op: no trace then.
+  virtual std::optional<LogTrouble> refuse_state() const = 0;
+  virtual std::unique_ptr<TensorGuard> guard(PyObject* tensor) const = 0;
+  virtual std::unique_ptr<TensorLog> start_log() const = 0;
+  virtual Ambient ambient() const = 0;
+  // "grad mode was on, is off".
+  virtual std::string difference(const Ambient& was, const Ambient& is) const = 0;
+};
+
+// Set once, when the module is loaded.
+Tensors& tensors();
+void set_tensors(std::unique_ptr<Tensors> tensors);
+
+}  // namespace smelt

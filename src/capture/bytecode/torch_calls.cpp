@@ -1,0 +1,276 @@
+// Calls of PyTorch's C functions. What they compute passes the dispatcher, where the log sees it;
+// the rest is known here by name.
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/bytecode/operations.h"
+
+namespace smelt {
+namespace {
+
+using Set = std::unordered_set<std::string_view>;
+
+// Tensor methods that read or change something behind the dispatcher's back.
+const Set kHiddenMethods{"numpy",
+                         "tolist",
+                         "data_ptr",
+                         "storage",
+                         "untyped_storage",
+                         "__array__",
+                         "requires_grad_",
+                         "_make_subclass",
+                         "as_subclass",
+                         "apply_",
+                         "map_",
+                         "map2_",
+                         "new",
+                         "new_tensor",
+                         "_typed_storage",
+                         "record_stream",
+                         "_is_view",
+                         "__cuda_array_interface__",
+                         "__dlpack__",
+                         "_make_wrapper_subclass",
+                         "_fix_weakref",
+                         "retain_grad",
+                         "_register_hook_dict",
+                         "_data_ptr",
+                         "__complex__",
+                         "_view_func",
+                         "_rev_view_func_unsafe",
+                         "share_memory_",
+                         "is_shared",
+                         "set_",
+                         "set_data"};
+// Functions that make a tensor of Python data: constants, unless the data has tensors in it.
+const Set kFromData{"tensor",
+                    "as_tensor",
+                    "asarray",
+                    "new_tensor",
+                    "sparse_coo_tensor",
+                    "sparse_csr_tensor",
+                    "sparse_csc_tensor",
+                    "sparse_bsr_tensor",
+                    "sparse_bsc_tensor",
+                    "sparse_compressed_tensor"};
+const Set kHiddenFunctions{"from_numpy",
+                           "frombuffer",
+                           "from_file",
+                           "_sync",
+                           "_from_functional_tensor",
+                           "_to_functional_tensor",
+                           "_enable_functionalization",
+                           "_disable_functionalization"};
+// Functions of torch._C that tell what the ambient guard implies, or depend on their arguments
+// alone.
+const Set kAmbientReaders{"is_grad_enabled",
+                          "is_inference_mode_enabled",
+                          "is_autocast_enabled",
+                          "is_autocast_cpu_enabled",
+                          "get_autocast_dtype",
+                          "get_autocast_cpu_dtype",
+                          "get_autocast_gpu_dtype",
+                          "is_autocast_cache_enabled",
+                          "get_default_dtype",
+                          "_get_tracing_state",
+                          "_is_tracing",
+                          "_has_torch_function",
+                          "_has_torch_function_unary",
+                          "_has_torch_function_variadic",
+                          "_is_torch_function_enabled",
+                          "_is_torch_function_mode_enabled",
+                          "_is_torch_function_all_disabled",
+                          "_len_torch_function_stack",
+                          "_len_torch_dispatch_stack",
+                          "_get_cudnn_enabled",
+                          "_get_mkldnn_enabled",
+                          "_get_flash_sdp_enabled",
+                          "_get_math_sdp_enabled",
+                          "_get_mem_efficient_sdp_enabled",
+                          "_get_cudnn_sdp_enabled",
+                          "_is_any_autocast_enabled",
+                          "is_anomaly_enabled",
+                          "_are_functorch_transforms_active",
+                          "_get_deterministic_algorithms",
+                          "_is_key_in_tls_included",
+                          "get_device_module",
+                          "_get_privateuse1_backend_name",
+                          "_is_autocast_available",
+                          "_get_function_stack_at",
+                          "_get_default_device",
+                          "_is_default_mobile_cpu_allocator_set",
+                          "_cuda_isCurrentStreamCapturing",
+                          "_cuda_getDeviceCount",
+                          "promote_types",
+                          "result_type",
+                          "can_cast",
+                          "_get_cudnn_benchmark",
+                          "_get_cudnn_deterministic",
+                          "_get_max_operator_version",
+                          "_dispatch_has_kernel",
+                          "_log_api_usage_once"};
+// Functions that set what the ambient guard reads: done again by each cached call, in order.
+const Set kAmbientWriters{"_set_grad_enabled",
+                          "set_autocast_enabled",
+                          "set_autocast_cpu_enabled",
+                          "set_autocast_dtype",
+                          "set_autocast_cpu_dtype",
+                          "set_autocast_gpu_dtype",
+                          "set_autocast_cache_enabled",
+                          "autocast_increment_nesting",
+                          "autocast_decrement_nesting",
+                          "clear_autocast_cache",
+                          "set_grad_enabled",
+                          "set_anomaly_enabled",
+                          "_saved_tensors_hooks_disable",
+                          "_saved_tensors_hooks_enable"};
+// Modules whose functions do nothing but call ops.
+const Set kOpModules{"torch._C._nn",      "torch._C._fft",    "torch._C._linalg",
+                     "torch._C._special", "torch._C._sparse", "torch._C._nested"};
+
+enum class Kind : uint8_t { none, op, from_data, reads, writes, hidden };
+
+bool holds_tensor(PyObject* object, int depth = 0) {
+  if (tensors().is_tensor(object)) return true;
+  if (depth > 3 || !(PyList_Check(object) || PyTuple_Check(object))) return false;
+  for (Py_ssize_t i = 0; i < Py_SIZE(object); ++i) {
+    PyObject* item =
+        PyList_Check(object) ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i);
+    if (holds_tensor(item, depth + 1)) return true;
+  }
+  return false;
+}
+
+Kind kind_of_function(std::string_view name) {
+  if (kFromData.contains(name)) return Kind::from_data;
+  return kHiddenFunctions.contains(name) ? Kind::hidden : Kind::op;
+}
+
+Kind kind_of_core_function(std::string_view name) {
+  if (kAmbientReaders.contains(name)) return Kind::reads;
+  if (kAmbientWriters.contains(name)) return Kind::writes;
+  return Kind::hidden;
+}
+
+Kind kind_of_method(std::string_view name) {
+  return kHiddenMethods.contains(name) ? Kind::hidden : Kind::op;
+}
+
+bool is_tensor_type(PyTypeObject* type) {
+  const std::string_view name = type->tp_name;
+  return name == "torch._C.TensorBase" || name == "torch._C._TensorBase" || name == "Tensor";
+}
+
+Kind classify_bound(std::string_view name, PyObject* self, bool is_bound_op) {
+  if (tensors().is_tensor(self)) return kind_of_method(name);
+  if (PyModule_Check(self)) {
+    const char* module = PyModule_GetName(self);
+    if (module == nullptr) {
+      PyErr_Clear();
+      return Kind::none;
+    }
+    if (kOpModules.contains(module)) return kind_of_function(name);
+    return std::string_view(module).starts_with("torch") ? kind_of_core_function(name) : Kind::none;
+  }
+  if (PyType_Check(self)) {
+    const std::string_view owner = reinterpret_cast<PyTypeObject*>(self)->tp_name;
+    if (owner.ends_with("_VariableFunctionsClass")) return kind_of_function(name);
+    return owner.starts_with("torch") ? Kind::hidden : Kind::none;
+  }
+  // pybind11's functions: those of torch.ops (see is_bound_op), torch._C's (or somebody else's).
+  if (std::string_view(Py_TYPE(self)->tp_name).find("pybind11_detail_function_record") !=
+          std::string_view::npos ||
+      PyCapsule_CheckExact(self))
+    return name.empty() || is_bound_op ? Kind::op : kind_of_core_function(name);
+  return Kind::none;
+}
+
+Kind classify(PyObject* callee) {
+  if (PyCFunction_Check(callee)) {
+    const auto* function = reinterpret_cast<PyCFunctionObject*>(callee);
+    // m_self: the class of a static method, which PyCFunction_GET_SELF hides
+    const char* doc = function->m_ml->ml_doc;
+    // What torch.ops.aten.add holds says so; that of one overload has no name.
+    const bool is_bound_op =
+        doc != nullptr &&
+        std::string_view(doc).find("Automatically bound operator") != std::string_view::npos;
+    return function->m_self == nullptr
+               ? Kind::none
+               : classify_bound(function->m_ml->ml_name, function->m_self, is_bound_op);
+  }
+  PyTypeObject* type = Py_TYPE(callee);
+  if ((type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) &&
+      is_tensor_type(PyDescr_TYPE(callee)))
+    return kind_of_method(PyUnicode_AsUTF8(PyDescr_NAME(callee)));
+  return Kind::none;
+}
+
+Result call_op(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords) {
+  if (PyCFunction_Check(callee.object)) {
+    PyObject* self = PyCFunction_GET_SELF(callee.object);
+    if (self != nullptr && tensors().is_tensor(self)) {
+      Value tensor = trace.value(self);
+      if (tensor.ref == 0) tensor.ref = trace.read(NodeKind::method_self, callee, nullptr, 0, self);
+      trace.use(tensor);
+    }
+  }
+  for (const Value& argument : arguments) trace.use(argument);
+  PyObject* result;
+  {
+    const Unfollowed unfollowed(&trace);
+    result = call_plainly(callee.object, arguments, keywords);
+  }
+  trace.check_log();
+  return {result, result == nullptr ? 0 : trace.adopt(result)};
+}
+
+BreakReason reason_for(std::string_view name) {
+  static const Set autograd{"requires_grad_", "retain_grad", "_register_hook_dict"};
+  static const Set reads_contents{"tolist", "numpy", "__array__", "data_ptr"};
+  if (autograd.contains(name)) return BreakReason::autograd;
+  if (reads_contents.contains(name)) return BreakReason::data_dependent;
+  const bool sets = name != "set_" && name != "set_data" &&
+                    (name.starts_with("_set_") || name.starts_with("set_"));
+  return sets ? BreakReason::state : BreakReason::c_function;
+}
+
+}  // namespace
+
+bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
+                Result* result) {
+  const Kind kind = classify(callee.object);
+  switch (kind) {
+    case Kind::none: return false;
+    case Kind::hidden: {
+      std::string name = PyCFunction_Check(callee.object)
+                             ? reinterpret_cast<PyCFunctionObject*>(callee.object)->m_ml->ml_name
+                             : text_of(PyDescr_NAME(callee.object));
+      trace->stop(reason_for(name), "torch's " + name);
+      return false;
+    }
+    case Kind::from_data:
+      for (const Value& argument : arguments)
+        if (holds_tensor(argument.object))
+          trace->stop(BreakReason::foreign_tensor, "a tensor made of tensors as if they were data");
+      *result = call_op(*trace, callee, arguments, keywords);
+      return true;
+    case Kind::op:
+    case Kind::reads: *result = call_op(*trace, callee, arguments, keywords); return true;
+    case Kind::writes: {
+      for (const Value& argument : arguments) trace->use(argument);
+      std::vector<Value> inputs{callee};
+      for (const Value& argument : arguments) inputs.push_back({argument.object, 0});
+      trace->effect_call(inputs, keywords);
+      *result = {call_plainly(callee.object, arguments, keywords), 0};
+      if (result->object != nullptr)
+        result->ref = trace->adopt(result->object);
+      else
+        trace->stop(BreakReason::exception, "a change of PyTorch's state");
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace smelt

@@ -1,0 +1,253 @@
+// How a trace becomes the data of a segment: what happened up to its last good point, less what
+// nobody needs.
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "capture/bytecode/trace.h"
+
+namespace smelt {
+namespace {
+
+bool is_made(const Node& node) {
+  return node.kind == NodeKind::result || node.kind == NodeKind::tensor;
+}
+
+// The input that a step changes: a method of a builtin type changes nothing but its object.
+size_t changed_by(const Step& step) {
+  if (step.kind != StepKind::call || step.inputs.size() < 2) return 0;
+  PyObject* callee = step.inputs[0].constant.get();
+  const bool is_method = callee != nullptr && (Py_TYPE(callee) == &PyMethodDescr_Type ||
+                                               Py_TYPE(callee) == &PyWrapperDescr_Type);
+  return is_method ? 1 : 0;
+}
+
+// Marks what is needed, starting from the exit and from changes to objects that existed before. An
+// object that is needed needs the step that makes it and all that change it.
+class Liveness {
+ public:
+  Liveness(const std::vector<Node>& nodes, const std::vector<Step>& steps)
+      : nodes_(nodes), steps_(steps), live_(steps.size()), seen_(nodes.size()) {
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (steps[i].result != 0) makers_[steps[i].result] = i;
+      // What is done to an object's __dict__ is done to the object.
+      const bool is_view = steps[i].kind == StepKind::instance_dict;
+      if ((steps[i].effect || is_view) && !steps[i].inputs.empty())
+        changers_[steps[i].inputs[changed_by(steps[i])].ref].push_back(i);
+    }
+  }
+
+  void run(const Exit& exit) {
+    for (size_t i = 0; i < steps_.size(); ++i)
+      if (steps_[i].effect && !changes_made_object(steps_[i])) keep(i);
+    need(exit.value);
+    for (const Operand& slot : exit.slots) need(slot);
+    while (!todo_.empty()) {
+      const Ref ref = todo_.back();
+      todo_.pop_back();
+      if (const auto maker = makers_.find(ref); maker != makers_.end()) keep(maker->second);
+      if (const auto found = changers_.find(ref); found != changers_.end() && is_made(nodes_[ref]))
+        for (size_t step : found->second) keep(step);
+    }
+  }
+
+  bool is_live(size_t step) const { return live_[step]; }
+
+ private:
+  bool changes_made_object(const Step& step) const {
+    if (step.inputs.empty()) return false;
+    const size_t at = changed_by(step);
+    const Node& changed = nodes_[step.inputs[at].ref];
+    return step.kind == StepKind::call ? at == 1 && changed.kind == NodeKind::result
+                                       : is_made(changed);
+  }
+
+  void keep(size_t step) {
+    if (live_[step]) return;
+    live_[step] = true;
+    for (const Operand& input : steps_[step].inputs) need(input);
+    if (steps_[step].kind == StepKind::instance_dict) need({steps_[step].result, {}});
+  }
+
+  void need(const Operand& operand) {
+    if (operand.ref == 0 || seen_[operand.ref]) return;
+    seen_[operand.ref] = true;
+    todo_.push_back(operand.ref);
+  }
+
+  const std::vector<Node>& nodes_;
+  const std::vector<Step>& steps_;
+  std::vector<bool> live_, seen_;
+  std::vector<Ref> todo_;
+  std::unordered_map<Ref, size_t> makers_;
+  std::unordered_map<Ref, std::vector<size_t>> changers_;
+};
+
+// Then it has more to it than what it was made from.
+bool has_been_raised(PyObject* exception) {
+  const auto* base = reinterpret_cast<PyBaseExceptionObject*>(exception);
+  return base->traceback != nullptr || base->context != nullptr || base->cause != nullptr;
+}
+
+template <typename Visit>
+void each_operand(const TraceResult& result, Visit visit) {
+  for (const Step& step : result.steps)
+    for (const Operand& input : step.inputs) visit(input);
+  visit(result.exit.value);
+  for (const Operand& slot : result.exit.slots) visit(slot);
+}
+
+}  // namespace
+
+std::optional<TraceResult> Trace::finish_return(Value value, const Request& request) {
+  check_log(true);
+  if (!active()) return std::nullopt;
+  Exit exit;
+  exit.returns = true;
+  if (const Tracked* tracked = find(value.object); tracked != nullptr && tracked->iterated.object) {
+    stop(BreakReason::iterator, Py_TYPE(value.object)->tp_name);
+    return std::nullopt;
+  }
+  exit.value = operand(value);
+  if (!active()) return std::nullopt;
+  return finish(std::move(exit), position(), request);
+}
+
+std::optional<TraceResult> Trace::finish_break(const Request& request) {
+  if (checkpoint_.offset < 0) return std::nullopt;
+  Exit exit;
+  exit.offset = checkpoint_.offset;
+  exit.depth = checkpoint_.depth;
+  steps_.resize(checkpoint_.position.steps);
+  for (size_t i = 0; i < checkpoint_.slots.size(); ++i) {
+    const Value slot = checkpoint_.slots[i];
+    if (checkpoint_.iterator_at[i] < 0) {
+      exit.slots.push_back(operand(slot));
+      continue;
+    }
+    const Ref ref = ref_of(slot.object);
+    steps_.push_back({StepKind::iterator,
+                      checkpoint_.iterator_at[i],
+                      {},
+                      {operand(find(slot.object)->iterated)},
+                      ref,
+                      false});
+    exit.slots.push_back({ref, {}});
+  }
+  Position position = checkpoint_.position;
+  position.steps = steps_.size();
+  return finish(std::move(exit), position, request);
+}
+
+std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
+                                         const Request& request) {
+  steps_.resize(position.steps);
+  if (needs_raised_exception(exit)) {
+    stop(BreakReason::handler, "");
+    return std::nullopt;
+  }
+  log_->pause();
+  log_->rewind(position.log);
+  absent_.resize(position.absent);
+  lookups_.resize(position.lookups);
+  aliases_.resize(position.aliases);
+  guards_.resize(position.guards);
+
+  TraceResult result;
+  result.exit = std::move(exit);
+  result.steps = std::move(steps_);
+  result.ambient = ambient_;
+  result.code = code;
+  for (Ref ref : slot_refs_) result.slots_set.push_back(ref != 0);
+  for (const GuardEntry& entry : guards_) {
+    Node& node = nodes_[entry.ref];
+    node.guards |= entry.bits;
+    if (entry.bits & kGuardTruth) node.truth = entry.truth;
+    if (entry.bits & kGuardLength) {
+      const Tracked* tracked = find(node.object.get());
+      node.length = tracked != nullptr ? tracked->length : PyObject_Size(node.object.get());
+    }
+  }
+  result.nodes = std::move(nodes_);
+  result.absent = std::move(absent_);
+  result.lookups = std::move(lookups_);
+  result.aliases = std::move(aliases_);
+  drop_unneeded_steps(result);
+  add_distinctness(result);
+  if (!make_program(result, position, request)) return std::nullopt;
+  return result;
+}
+
+// A cached call would make it without its traceback.
+bool Trace::needs_raised_exception(const Exit& exit) const {
+  std::vector<Ref> raised;
+  for (const auto& [object, tracked] : objects_)
+    if (tracked.born &&
+        (tracked.transient || (PyExceptionInstance_Check(object) && has_been_raised(object))))
+      raised.push_back(tracked.ref);
+  if (raised.empty()) return false;
+  Liveness liveness(nodes_, steps_);
+  liveness.run(exit);
+  for (size_t i = 0; i < steps_.size(); ++i)
+    if (liveness.is_live(i) && std::ranges::count(raised, steps_[i].result) > 0) return true;
+  return false;
+}
+
+void Trace::drop_unneeded_steps(TraceResult& result) const {
+  Liveness liveness(result.nodes, result.steps);
+  liveness.run(result.exit);
+  std::vector<Step> kept;
+  for (size_t i = 0; i < result.steps.size(); ++i)
+    if (liveness.is_live(i)) kept.push_back(std::move(result.steps[i]));
+  result.steps = std::move(kept);
+}
+
+// A change of one object must not have been a change of another one that was read.
+void Trace::add_distinctness(TraceResult& result) const {
+  std::unordered_set<Ref> changed;
+  for (const Step& step : result.steps) {
+    if (!step.effect || step.inputs.empty()) continue;
+    const size_t target_at = step.kind == StepKind::call && step.inputs.size() > 1 ? 1 : 0;
+    const Ref target = step.inputs[target_at].ref;
+    if (target == 0 || is_made(result.nodes[target])) continue;
+    const PyObject* object = result.nodes[target].object.get();
+    if (object == nullptr || !changed.emplace(target).second) continue;
+    for (const auto& [other, tracked] : objects_) {
+      if (other == object || tracked.born || Py_TYPE(other) != Py_TYPE(object) ||
+          is_constant(other))
+        continue;
+      const Node& node = result.nodes[tracked.ref];
+      const bool is_read = node.guards != 0 || node.kind == NodeKind::slot;
+      if (is_read && !tensors().is_tensor(other))
+        result.aliases.push_back({target, tracked.ref, false});
+    }
+  }
+}
+
+bool Trace::make_program(TraceResult& result, const Position& position, const Request& request) {
+  if (position.log == 0) return true;
+  ProgramRequest wanted;
+  wanted.backend = request.backend;
+  wanted.mode = request.mode;
+  wanted.backend_callable = request.backend_callable;
+  std::unordered_map<LogValue, Ref> path_of;
+  for (Ref ref : tensor_paths_)
+    path_of.emplace(log_->value_of(result.nodes[ref].object.get()), ref);
+  for (LogValue input : log_->used_inputs()) {
+    const Ref ref = path_of.at(input);
+    result.nodes[ref].guards |= kGuardTensor;
+    wanted.inputs.push_back(input);
+    result.program_inputs.push_back(ref);
+  }
+  std::unordered_map<Ref, bool> seen;
+  each_operand(result, [&](const Operand& operand) {
+    if (operand.ref == 0 || result.nodes[operand.ref].kind != NodeKind::tensor) return;
+    if (!seen.emplace(operand.ref, true).second) return;
+    wanted.outputs.push_back(result.nodes[operand.ref].index);
+    result.program_outputs.push_back(operand.ref);
+  });
+  result.program = log_->finish(wanted);
+  return result.program != nullptr;
+}
+
+}  // namespace smelt

@@ -1,0 +1,74 @@
+#include "capture/dispatch/op_ambient.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+
+namespace smelt {
+namespace {
+
+constexpr std::array<c10::DeviceType, 2> kDevices = {c10::kCPU, c10::kCUDA};
+constexpr std::array<const char*, 2> kDeviceNames = {"cpu", "cuda"};
+
+}  // namespace
+
+OpAmbient OpAmbient::current() {
+  OpAmbient ambient;
+  ambient.grad = at::GradMode::is_enabled();
+  ambient.inference = c10::InferenceMode::is_enabled();
+  for (size_t i = 0; i < kDevices.size(); ++i) {
+    ambient.autocast[i] = at::autocast::is_autocast_enabled(kDevices[i]);
+    ambient.autocast_dtype[i] = at::autocast::get_autocast_dtype(kDevices[i]);
+  }
+  ambient.autocast_cache = at::autocast::is_autocast_cache_enabled();
+  return ambient;
+}
+
+std::string OpAmbient::str() const {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (inference)
+    add("inference_mode");
+  else if (!grad)
+    add("no_grad");
+  for (size_t i = 0; i < kDevices.size(); ++i)
+    if (autocast[i])
+      add(std::string("autocast(") + kDeviceNames[i] + ", " + c10::toString(autocast_dtype[i]) +
+          ")");
+  return text;
+}
+
+OpAmbientScope::OpAmbientScope(const OpAmbient& assumed)
+    : outside_(OpAmbient::current()), now_(outside_) {
+  if (outside_.any_autocast()) now_.cache_filling = assumed.cache_filling;
+}
+
+OpAmbientScope::~OpAmbientScope() {
+  if (!changed_) return;
+  if (now_.any_autocast() && !outside_.any_autocast()) at::autocast::clear_cache();
+  apply(outside_);
+}
+
+void OpAmbientScope::enter(const OpAmbient& next) {
+  if (next == now_) return;
+  if (now_.any_autocast() && (!next.any_autocast() || next.cache_filling != now_.cache_filling))
+    at::autocast::clear_cache();
+  changed_ = true;
+  apply(next);
+}
+
+// The end of an inference mode puts the state back that was at its start, so everything is set.
+void OpAmbientScope::apply(const OpAmbient& next) {
+  if (next.inference != now_.inference) {
+    inference_.reset();
+    if (next.inference != outside_.inference) inference_.emplace(next.inference);
+  }
+  at::GradMode::set_enabled(next.grad);
+  for (size_t i = 0; i < kDevices.size(); ++i) {
+    at::autocast::set_autocast_enabled(kDevices[i], next.autocast[i]);
+    at::autocast::set_autocast_dtype(kDevices[i], next.autocast_dtype[i]);
+  }
+  at::autocast::set_autocast_cache_enabled(next.autocast_cache);
+  now_ = next;
+}
+
+}  // namespace smelt

@@ -1,0 +1,148 @@
+// The op log: while it is switched on for a thread, every op that the thread asks of the dispatcher
+// is computed for real and written down, at the top, above autocast and autograd. What an op calls
+// in its turn is not written down. Running the ops again in the same order, on the same kind of
+// inputs and under the same ambient, gives what PyTorch itself gives: values, views, in-place
+// changes, autograd graph.
+//
+// Tensors are known by their TensorImpl. The log holds those weakly: an address is not used twice,
+// and memory is freed as early as in eager.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/dispatch/log_facts.h"
+#include "capture/dispatch/op_ambient.h"
+#include "capture/dispatch/op_info.h"
+
+namespace smelt {
+
+using LogValue = int32_t;  // a tensor of the log; -1: none
+
+// Why running the log would not be a faithful repetition. The op itself was computed.
+struct OpTrouble {
+  enum class Kind : uint8_t {
+    foreign_tensor,  // an argument that is neither input nor result
+    data_dependent,  // a host value or a shape that depends on contents
+    subclass,        // __torch_dispatch__
+    transform,       // functorch
+    autograd,        // the autograd graph was changed around the dispatcher, or is being run
+    memory,          // a tensor's storage was given or exchanged
+    argument,        // an argument or result that can't be kept
+  };
+  Kind kind;
+  std::string detail;  // the op, usually
+};
+
+// Tensors of an argument: its place and the values in it.
+struct LogSlot {
+  uint32_t argument = 0;
+  bool is_list = false;
+  bool is_optional_list = false;
+  std::vector<LogValue> values;  // -1: an undefined or absent one
+};
+
+struct LogItem {
+  const OpInfo* op = nullptr;
+  std::vector<c10::IValue> arguments;  // without the tensors in slots
+  std::vector<LogSlot> slots;
+  std::vector<LogValue> results;  // one per tensor returned; -1: undefined
+  std::vector<LogValue> written;  // whose memory or metadata the op changes
+  int32_t ambient = 0;
+  bool random = false;
+};
+
+struct LoggedTensor {
+  enum class Kind : uint8_t { input, constant, result };
+  Kind kind = Kind::result;
+  int32_t memory = 0;  // equal for tensors that share storage; 0: not known
+  size_t item = 0;     // of a result: the op that made it
+  bool requires_grad = false;
+  bool dynamic = false;  // its shape depends on contents: it may be handed on, but not looked at
+  uint32_t version = 0;
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  c10::Device device = c10::kCPU;
+  std::vector<int64_t> sizes, strides;
+  c10::weak_intrusive_ptr<c10::TensorImpl> impl;
+  at::Tensor constant;
+
+  explicit LoggedTensor(c10::weak_intrusive_ptr<c10::TensorImpl> weak) : impl(std::move(weak)) {}
+};
+
+class OpLog {
+ public:
+  OpLog();
+  ~OpLog();
+  OpLog(const OpLog&) = delete;
+  OpLog& operator=(const OpLog&) = delete;
+
+  // The log that is switched on for this thread, or nullptr.
+  static OpLog* current();
+  void resume();
+  void pause();
+
+  // A tensor that existed before; the same value for the same tensor.
+  LogValue add_input(const at::Tensor& tensor);
+  // -1 if the log never saw it.
+  LogValue find(const at::Tensor& tensor) const;
+  // Are the tensor's version and requires_grad what the last op on it left? Trouble if not: it was
+  // changed out of the log's sight, by requires_grad_() or a custom autograd function for instance.
+  bool check_state(LogValue value, const at::Tensor& tensor);
+  // The same for all inputs.
+  void check_inputs();
+
+  // Computes the op and writes it down. For the top kernel; `below`: its keys without those above.
+  void call(const OpInfo& op, c10::DispatchKeySet below, std::vector<c10::IValue>* stack);
+  void give_up(OpTrouble::Kind kind, std::string detail);
+
+  // Forgets the ops behind `position` and the values made by them. Numbers are not used again.
+  void rewind(size_t position);
+  std::optional<OpTrouble> take_trouble() { return std::exchange(trouble_, std::nullopt); }
+
+  const std::vector<LogItem>& items() const { return items_; }
+  const std::vector<LoggedTensor>& values() const { return values_; }
+  const std::vector<OpAmbient>& ambients() const { return ambients_; }
+  bool is_input_memory(int32_t memory) const { return memory == 0 || input_memory_[memory]; }
+  // The tensor behind a value; undefined if nobody holds it any more.
+  at::Tensor tensor(LogValue value) const { return at::Tensor(values_[value].impl.lock()); }
+
+ private:
+  bool follow(const OpInfo& op, const LogFacts& facts, const std::vector<c10::IValue>& stack,
+              size_t first);
+  bool take_argument(LogItem& item, const LogFacts& facts, size_t index, const c10::IValue& value);
+  std::optional<LogValue> take_tensor(const OpInfo& op, const LogFacts& facts,
+                                      const at::Tensor& tensor);
+  bool keep_results(LogItem& item, const std::vector<c10::IValue>& stack, size_t first);
+  void note_writes(LogItem& item, const LogFacts& facts);
+  void read_written(const LogItem& item);
+  LogValue add_value(const at::Tensor& tensor, LoggedTensor::Kind kind);
+  void read_state(LoggedTensor& value, const at::Tensor& tensor);
+  int32_t memory_of(const at::Tensor& tensor);
+  int32_t ambient();
+
+  std::vector<LogItem> items_;
+  std::vector<LoggedTensor> values_;
+  std::unordered_map<c10::TensorImpl*, LogValue> by_impl_;
+  std::unordered_map<c10::StorageImpl*, int32_t> by_storage_;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;  // keep the addresses
+  std::vector<bool> input_memory_{true};
+  std::vector<std::vector<LogValue>> in_memory_ =
+      std::vector<std::vector<LogValue>>(1);  // the values on each memory
+  std::vector<LogValue> inputs_;
+  std::vector<OpAmbient> ambients_;
+  at::Tensor probe_, cast_probe_;  // tell one filling of autocast's cache from the next
+  uint32_t filling_ = 0;
+  std::optional<OpTrouble> trouble_;
+  OpLog* outer_ = nullptr;
+  bool on_ = false;
+  bool was_included_ = false;
+};
+
+}  // namespace smelt

@@ -30,6 +30,8 @@
 #include "capture/dispatch/keys.h"
 
 namespace smelt {
+
+using namespace bytecode;
 namespace {
 
 using at::impl::PythonTorchFunctionTLS;

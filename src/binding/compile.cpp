@@ -14,6 +14,8 @@
 namespace py = pybind11;
 
 namespace smelt {
+
+using namespace bytecode;
 namespace {
 
 // The C++ exception that is being handled, as a Python error.

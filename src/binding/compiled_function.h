@@ -21,7 +21,7 @@ struct CompiledFunction {
   PyObject* settings;  // of the Python side
   PyObject* dict;
   PyObject* weak_references;
-  std::shared_ptr<Compiled> compiled;
+  std::shared_ptr<bytecode::Compiled> compiled;
 };
 
 extern PyTypeObject* compiled_function_type;

@@ -6,6 +6,8 @@
 #include "binding/compiled_function.h"
 
 namespace smelt {
+
+using namespace bytecode;
 namespace {
 
 struct InstanceCall {

@@ -9,6 +9,8 @@
 #include "capture/dispatch/keys.h"
 
 namespace smelt {
+
+using namespace bytecode;
 namespace {
 
 using c10::DispatchKey;

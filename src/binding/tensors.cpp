@@ -17,6 +17,8 @@
 namespace py = pybind11;
 
 namespace smelt {
+
+using namespace bytecode;
 namespace {
 
 // With fewer ops it is not worth the time to let go of the GIL and to get it back.

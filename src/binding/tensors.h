@@ -11,13 +11,13 @@
 namespace smelt {
 
 // Any tensor object.
-std::unique_ptr<TensorGuard> make_tensor_guard(PyObject* tensor);
+std::unique_ptr<bytecode::TensorGuard> make_tensor_guard(PyObject* tensor);
 // Why the log can't follow the tensor; nothing if it can.
-std::optional<LogTrouble> refuse_ambient();
-std::optional<LogTrouble> refuse_tensor(PyObject* tensor);
+std::optional<bytecode::LogTrouble> refuse_ambient();
+std::optional<bytecode::LogTrouble> refuse_tensor(PyObject* tensor);
 bool is_tensor_object(PyObject* object);
 
-Ambient read_ambient();
-std::string ambient_difference(const Ambient& was, const Ambient& is);
+bytecode::Ambient read_ambient();
+std::string ambient_difference(const bytecode::Ambient& was, const bytecode::Ambient& is);
 
 }  // namespace smelt

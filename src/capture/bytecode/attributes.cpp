@@ -5,7 +5,7 @@
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
@@ -531,4 +531,4 @@ bool set_generic_attribute(Trace* trace, Value object, PyObject* name, Value val
   return false;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

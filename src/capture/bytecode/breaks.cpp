@@ -2,7 +2,7 @@
 
 #include <cctype>
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 struct BreakRow {
@@ -39,4 +39,4 @@ std::string Break::str() const {
   return text + sentence() + ". " + advice + ".";
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace smelt {
+namespace smelt::bytecode {
 
 enum class BreakReason : uint8_t {
 #define SMELT_BREAK(name, sentence, remedy) name,
@@ -26,4 +26,4 @@ struct Break {
   std::string str() const;
 };
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

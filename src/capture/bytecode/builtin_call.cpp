@@ -4,7 +4,7 @@
 
 #include "capture/bytecode/names.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 bool BuiltinCall::plainly(Result* result) {
   {
@@ -196,4 +196,4 @@ Result BuiltinCall::call_special(PyObject* method, PyObject* name, Value self) {
               std::span(&self, 1), nullptr);
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

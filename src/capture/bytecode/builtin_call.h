@@ -6,7 +6,7 @@
 
 #include "capture/bytecode/operations.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 struct BuiltinCall {
   Trace& trace;
@@ -75,4 +75,4 @@ bool count_elements(BuiltinCall& c, Result* result);
 bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> arguments,
                            std::string_view name, PyTypeObject* owner, Result* result);
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -9,7 +9,7 @@
 #include "capture/bytecode/builtin_call.h"
 #include "capture/bytecode/names.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 // A method call taken apart: the object it is called on, and the rest.
@@ -635,4 +635,4 @@ bool call_reduce(BuiltinCall& c, Result* result) {
   return true;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

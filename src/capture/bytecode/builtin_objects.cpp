@@ -5,7 +5,7 @@
 #include "capture/bytecode/builtin_call.h"
 #include "capture/bytecode/names.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 // Repeated as it is: a method that changes its object and gives back nothing but a constant.
@@ -213,4 +213,4 @@ bool count_elements(BuiltinCall& c, Result* result) {
   return true;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -4,7 +4,7 @@
 
 #include "capture/bytecode/builtin_call.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 struct Sorting {
@@ -180,4 +180,4 @@ bool call_extreme_by_key(BuiltinCall& c, bool is_max, Result* result) {
   return true;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -9,7 +9,7 @@
 #include "capture/bytecode/builtin_call.h"
 #include "capture/bytecode/names.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 using Handler = bool (*)(BuiltinCall&, Result*);
@@ -561,4 +561,4 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
   return call_cached_function(c, result);
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

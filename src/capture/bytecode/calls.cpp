@@ -8,7 +8,7 @@
 #include "capture/bytecode/operations.h"
 #include "capture/bytecode/runner.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
@@ -498,4 +498,4 @@ Result call(Trace* trace, Value callee, std::span<const Value> arguments, PyObje
   return call_unfollowed(*trace, BreakReason::c_function, callee, arguments, keywords);
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

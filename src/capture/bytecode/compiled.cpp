@@ -10,7 +10,7 @@
 #include "capture/bytecode/interpreter.h"
 #include "capture/bytecode/runner.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 constexpr size_t kMostNotes = 1000;  // breaks and recompiles that are remembered
@@ -207,4 +207,4 @@ bool is_disabled(PyObject* function) {
   return false;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

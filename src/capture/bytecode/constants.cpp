@@ -7,7 +7,7 @@
 #include "capture/bytecode/object.h"
 #include "capture/bytecode/trace.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 std::unordered_set<PyTypeObject*> make_fixed_types() {
@@ -123,4 +123,4 @@ bool is_constant(PyObject* object) {
   return PyRange_Check(object);
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -3,7 +3,7 @@
 
 #include <Python.h>
 
-namespace smelt {
+namespace smelt::bytecode {
 
 // None, a bool, Ellipsis, NotImplemented.
 bool is_singleton(PyObject* object);
@@ -19,4 +19,4 @@ bool is_constant_set(PyObject* set);
 // tuple by its type.
 bool is_struct_sequence(PyObject* object);
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -4,7 +4,7 @@
 
 #include "capture/bytecode/operations.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 bool is_context_var(PyObject* object) { return Py_TYPE(object) == &PyContextVar_Type; }
@@ -55,4 +55,4 @@ bool call_context_var(Trace* trace, Value callee, std::span<const Value> argumen
   return true;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -24,7 +24,7 @@
 #endif
 #include <opcode.h>
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 _PyInterpreterFrame*& current_frame(PyThreadState* thread) {
@@ -217,4 +217,4 @@ void set_eval(PyThreadState* thread, EvalFunction eval) {
   _PyInterpreterState_SetEvalFrameFunc(thread->interp, eval);
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -8,7 +8,7 @@
 
 struct _PyInterpreterFrame;
 
-namespace smelt {
+namespace smelt::bytecode {
 
 using EvalFunction = PyObject* (*)(PyThreadState*, _PyInterpreterFrame*, int);
 
@@ -78,4 +78,4 @@ bool is_traced(PyThreadState* thread);
 EvalFunction current_eval(PyThreadState* thread);
 void set_eval(PyThreadState* thread, EvalFunction eval);
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

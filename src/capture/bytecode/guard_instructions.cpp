@@ -4,7 +4,7 @@
 
 #include "capture/bytecode/same_value.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 bool is_scalar(PyObject* object) {
@@ -221,4 +221,4 @@ bool execute(const GuardInstruction& instruction, std::span<PyObject* const> slo
   return registers[instruction.target] != nullptr;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -10,7 +10,7 @@
 
 #include "capture/bytecode/node.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 enum class GuardOp : uint8_t {
   // Loads, in the order of NodeKind.
@@ -118,4 +118,4 @@ class Scratch {
   std::vector<PyObject*> big_;
 };
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

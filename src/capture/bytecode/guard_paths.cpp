@@ -1,7 +1,7 @@
 #include "capture/bytecode/guard_program.h"
 #include "capture/bytecode/guard_text.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 // In the order of NB_* in opcode.h, in-place ones behind.
@@ -226,4 +226,4 @@ std::string lookup_failure(const TypeLookup& lookup, PyObject* found) {
   return lookup_name(lookup) + ": was " + was + ", is " + (was == is ? "another " : "") + is;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -10,7 +10,7 @@
 #include "capture/bytecode/guard_text.h"
 #include "capture/bytecode/guard_tier0.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 // So many calls of tier 0 make up for having to make it again.
@@ -498,4 +498,4 @@ void GuardProgram::clear() {
   impl_->cleared = true;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -10,7 +10,7 @@
 
 #include "capture/bytecode/node.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 class GuardProgram {
  public:
@@ -47,4 +47,4 @@ class GuardProgram {
 // "self.layers[0].weight": how a user would write the path to the node. `code` names the slots.
 std::string path_text(const std::vector<Node>& nodes, Ref ref, PyObject* code);
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

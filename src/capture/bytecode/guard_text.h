@@ -6,7 +6,7 @@
 
 #include "capture/bytecode/guard_instructions.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 // What paths are told from.
 struct GuardNames {
@@ -22,4 +22,4 @@ std::string guard_failure(const GuardNames& names, const GuardInstruction& faile
                           PyObject* const* registers);
 std::string lookup_failure(const TypeLookup& lookup, PyObject* found);
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

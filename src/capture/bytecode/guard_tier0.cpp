@@ -31,7 +31,7 @@
 
 #include "capture/bytecode/trace.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 static_assert(sizeof(void*) == sizeof(uint64_t));
@@ -358,4 +358,4 @@ int Tier0::traverse(visitproc visit, void* arg) const {
   return 0;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

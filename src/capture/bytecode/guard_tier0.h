@@ -9,7 +9,7 @@
 
 #include "capture/bytecode/guard_instructions.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 class Tier0 {
  public:
@@ -120,4 +120,4 @@ class Tier0 {
   std::unordered_map<const void*, size_t> condition_at_;
 };
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -4,7 +4,7 @@
 
 #include "capture/bytecode/runner.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 // A compiled function whose frame CPython is about to make.
@@ -118,4 +118,4 @@ PyObject* call_with_frame(Compiled& compiled, PyThreadState* thread, PyFunctionO
   return result;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

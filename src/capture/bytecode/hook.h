@@ -11,7 +11,7 @@
 #include "capture/bytecode/frame.h"
 #include "capture/bytecode/operations.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 class Compiled;
 
@@ -100,4 +100,4 @@ bool follow_frame(Tracing& tracing, PyThreadState* thread, Frame frame, bool thr
 bool send_to_generator(Trace& trace, PyObject* generator, Value sent, PySendResult* status,
                        Result* result);
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -10,7 +10,7 @@
 #include "capture/bytecode/interpreter.h"
 #include "capture/bytecode/runner.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 // Following takes more of the C stack than CPython does.
@@ -398,4 +398,4 @@ Unfollowed::~Unfollowed() {
   if (!log_ && --tracing->unlogged == 0 && trace_->active()) trace_->log().resume();
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

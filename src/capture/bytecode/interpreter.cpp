@@ -22,7 +22,7 @@
 #include "base/error.h"
 #include "capture/bytecode/hook.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 constexpr size_t kMostBytecodes = 3'000'000;
@@ -368,4 +368,4 @@ Interpreter::Flow Interpreter::jump(int by) {
   return Flow::next;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

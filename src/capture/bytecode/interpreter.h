@@ -12,7 +12,7 @@
 #include "capture/bytecode/frame.h"
 #include "capture/bytecode/operations.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 // What a run of a frame came to.
 enum class FrameOutcome : uint8_t {
@@ -253,4 +253,4 @@ struct Instructions {
 };
 Instructions instructions_of(PyCodeObject* code);
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -3,7 +3,7 @@
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
@@ -515,4 +515,4 @@ bool unpack(Trace* trace, Value iterable, std::vector<Result>& items) {
   }
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

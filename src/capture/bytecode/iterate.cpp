@@ -7,7 +7,7 @@
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
@@ -266,4 +266,4 @@ Result next(Trace* trace, Value iterator) {
   return next(nullptr, iterator);
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

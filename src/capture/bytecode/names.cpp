@@ -1,6 +1,6 @@
 #include "capture/bytecode/names.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 const Names& names() {
   static const Names all = [] {
@@ -45,4 +45,4 @@ const Names& names() {
   return all;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

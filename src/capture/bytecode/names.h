@@ -3,7 +3,7 @@
 
 #include <Python.h>
 
-namespace smelt {
+namespace smelt::bytecode {
 
 struct Names {
   PyObject *getattr, *getattribute, *setattr, *delattr, *get, *set, *del, *dict, *cls, *func, *self,
@@ -14,4 +14,4 @@ struct Names {
 
 const Names& names();
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

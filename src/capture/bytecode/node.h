@@ -11,7 +11,7 @@
 #include "capture/bytecode/object.h"
 #include "capture/bytecode/tensors.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 // A node of the trace; 0 means that the object is a constant, the very object itself.
 using Ref = uint32_t;
@@ -167,4 +167,4 @@ struct TraceResult {
   std::vector<Ref> program_outputs;        // nodes of kind tensor
 };
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -1,6 +1,6 @@
 #include "capture/bytecode/object.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 constexpr size_t kLongest = 60;
@@ -76,4 +76,4 @@ void restore_error(Object exception) {
 #endif
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

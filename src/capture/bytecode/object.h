@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace smelt {
+namespace smelt::bytecode {
 
 // A strong reference; may be empty.
 class Object {
@@ -63,4 +63,4 @@ Object take_error();
 // Sets it again as it is, without chaining it to an exception that is being handled.
 void restore_error(Object exception);
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

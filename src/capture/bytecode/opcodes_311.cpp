@@ -5,7 +5,7 @@
 
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
 
-namespace smelt {
+namespace smelt::bytecode {
 
 bool Interpreter::supports_this_python() { return true; }
 
@@ -63,21 +63,21 @@ Interpreter::Flow Interpreter::execute(int opcode, int argument) {
     case STORE_SUBSCR: return store_subscript();
     case DELETE_SUBSCR: return delete_subscript();
 
-    case BUILD_TUPLE: return build(smelt::build_tuple, n);
-    case BUILD_LIST: return build(smelt::build_list, n);
-    case BUILD_SET: return build(smelt::build_set, n);
-    case BUILD_MAP: return build(smelt::build_map, 2 * n);
+    case BUILD_TUPLE: return build(bytecode::build_tuple, n);
+    case BUILD_LIST: return build(bytecode::build_list, n);
+    case BUILD_SET: return build(bytecode::build_set, n);
+    case BUILD_MAP: return build(bytecode::build_map, 2 * n);
     case BUILD_CONST_KEY_MAP: return build_const_key_map(n);
-    case BUILD_SLICE: return build(smelt::build_slice, n);
-    case BUILD_STRING: return build(smelt::join_strings, n);
+    case BUILD_SLICE: return build(bytecode::build_slice, n);
+    case BUILD_STRING: return build(bytecode::join_strings, n);
     case FORMAT_VALUE: return format_value(n);
-    case LIST_APPEND: return extend(smelt::list_append, n);
-    case LIST_EXTEND: return extend(smelt::list_extend, n);
+    case LIST_APPEND: return extend(bytecode::list_append, n);
+    case LIST_EXTEND: return extend(bytecode::list_extend, n);
     case LIST_TO_TUPLE: return to_tuple();
-    case SET_ADD: return extend(smelt::set_add, n);
-    case SET_UPDATE: return extend(smelt::set_update, n);
+    case SET_ADD: return extend(bytecode::set_add, n);
+    case SET_UPDATE: return extend(bytecode::set_update, n);
     case MAP_ADD: return map_add(n);
-    case DICT_UPDATE: return extend(smelt::dict_update, n);
+    case DICT_UPDATE: return extend(bytecode::dict_update, n);
     case DICT_MERGE: return merge_keywords(n);
     case UNPACK_SEQUENCE: return unpack_sequence(n);
     case UNPACK_EX: return unpack_with_rest(n & 0xff, n >> 8);
@@ -138,6 +138,6 @@ Interpreter::Flow Interpreter::execute(int opcode, int argument) {
   }
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode
 
 #endif

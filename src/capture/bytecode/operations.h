@@ -9,7 +9,7 @@
 
 #include "capture/bytecode/trace.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 struct Result {
   PyObject* object = nullptr;
@@ -138,4 +138,4 @@ Result call_function(Trace& trace, Value function, std::span<const Value> argume
 bool next_generator(Trace& trace, PyObject* generator, Result* result);
 // gen.send, throw, close are calls of C functions.
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -3,7 +3,7 @@
 
 #include "capture/bytecode/interpreter.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 // builtins.__import__ as CPython made it.
@@ -158,4 +158,4 @@ Interpreter::Flow Interpreter::import_from(int index) {
   return Flow::next;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -2,7 +2,7 @@
 #include "capture/bytecode/interpreter.h"
 #include "capture/bytecode/names.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 bool all_strings(PyObject* dict) {
@@ -177,4 +177,4 @@ Interpreter::Flow Interpreter::with_except_start() {
   return Flow::next;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -2,7 +2,7 @@
 #include "capture/bytecode/hook.h"
 #include "capture/bytecode/interpreter.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 Interpreter::Flow Interpreter::copy(int from_top) {
   const Value value = peek(from_top);
@@ -135,4 +135,4 @@ Interpreter::Flow Interpreter::unsupported(const char* instruction) {
   return Flow::redo;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -1,7 +1,7 @@
 // Raising and handling.
 #include "capture/bytecode/interpreter.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 bool can_be_caught(PyObject* type) {
@@ -155,4 +155,4 @@ Interpreter::Flow Interpreter::stop_iteration_error() {
   return replace(1, {error, 0});
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -1,7 +1,7 @@
 // match statements.
 #include "capture/bytecode/interpreter.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 // A builtin function, found once.
@@ -187,4 +187,4 @@ bool Interpreter::match_attribute(Value subject, Value type, PyObject* attribute
   return true;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

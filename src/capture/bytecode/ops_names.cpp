@@ -1,7 +1,7 @@
 // Locals, cells, globals, and the names of class bodies.
 #include "capture/bytecode/interpreter.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 // NameError and its kind, which keep the name so that suggestions can be made.
@@ -263,4 +263,4 @@ Interpreter::Flow Interpreter::delete_cell(int slot) {
   return Flow::next;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

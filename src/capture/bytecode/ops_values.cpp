@@ -1,7 +1,7 @@
 // Operators, items, and the building and taking apart of containers.
 #include "capture/bytecode/interpreter.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 Interpreter::Flow Interpreter::binary_op(int op) {
   return replace(2, binary(trace_, op, peek(2), peek(1)));
@@ -173,4 +173,4 @@ Interpreter::Flow Interpreter::unpack_with_rest(int before, int after) {
   return Flow::next;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

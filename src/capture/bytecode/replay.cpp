@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 Object done(int status) { return status == 0 ? Object::share(Py_None) : Object(); }
@@ -161,4 +161,4 @@ Object replay(const Step& step, std::span<PyObject*> inputs) {
   return Object();
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -21,7 +21,7 @@
 #include "capture/bytecode/hook.h"
 #include "capture/bytecode/interpreter.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 // So many plain instructions or segments without a tensor op in a row, and CPython does the rest.
@@ -355,4 +355,4 @@ PyObject* continue_root(Compiled& compiled, PyThreadState* thread, Frame frame) 
   return run_safely(compiled, thread, frame, false);
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

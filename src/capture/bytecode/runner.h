@@ -11,7 +11,7 @@
 #include "capture/bytecode/frame.h"
 #include "capture/bytecode/segment.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 struct CompileOptions {
   std::string backend = "native";
@@ -115,4 +115,4 @@ bool is_tracing();
 void mark_disabled(PyObject* function);
 bool is_disabled(PyObject* function);
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

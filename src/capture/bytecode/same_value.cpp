@@ -14,7 +14,7 @@ extern "C" int _PySet_NextEntry(PyObject* set, Py_ssize_t* position, PyObject** 
                                 Py_hash_t* hash);
 #endif
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 bool same_bits(double a, double b) {
@@ -130,4 +130,4 @@ bool same_keys(PyObject* dict, PyObject* keys) {
   return true;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

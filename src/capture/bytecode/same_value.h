@@ -4,7 +4,7 @@
 
 #include <Python.h>
 
-namespace smelt {
+namespace smelt::bytecode {
 
 // The same object; or two of the same exact type int, float, complex, str, bytes that are equal; or
 // two tuples, frozensets or slices of such. Floats are compared bit by bit: a NaN is itself, 0.0 is
@@ -15,4 +15,4 @@ bool same_elements(PyObject* a, PyObject* b);
 // The dict's keys, in the order of iteration, are the same values as the tuple's items.
 bool same_keys(PyObject* dict, PyObject* keys);
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -8,7 +8,7 @@
 #include "capture/bytecode/operations.h"
 #include "capture/bytecode/slots.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
@@ -400,4 +400,4 @@ Result join_strings(Trace* trace, std::span<const Value> parts) {
   return {PyUnicode_Join(empty.get(), list.get()), 0};
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -7,7 +7,7 @@
 #include "capture/bytecode/guard_instructions.h"
 #include "capture/bytecode/replay.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 // The registers of one call: owned references, nullptr where there is none yet.
@@ -162,4 +162,4 @@ void Segment::clear() {
   const auto program = std::exchange(result_.program, nullptr);
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

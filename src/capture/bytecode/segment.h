@@ -11,7 +11,7 @@
 
 #include "capture/bytecode/guard_program.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 // One traced way through the code from an offset on.
 class Segment {
@@ -68,4 +68,4 @@ struct CodeSegments {
   bool given_up = false;  // the limit was hit: the whole frame runs plain from now on
 };
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

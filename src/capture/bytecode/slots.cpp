@@ -5,7 +5,7 @@
 #include <array>
 #include <string>
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 PyObject* intern(const std::string& name) {
@@ -63,4 +63,4 @@ PyObject* unary_name(ScalarOp op) {
   return op == ScalarOp::unary_positive ? pos : invert;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

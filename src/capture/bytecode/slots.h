@@ -5,7 +5,7 @@
 
 #include "capture/bytecode/node.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 struct OperatorNames {
   PyObject* left = nullptr;     // __add__
@@ -17,4 +17,4 @@ const OperatorNames& operator_names(int op);  // NB_ADD...
 const OperatorNames& compare_names(int op);   // Py_LT...
 PyObject* unary_name(ScalarOp op);
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -1,6 +1,6 @@
 #include "capture/bytecode/tensors.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 std::unique_ptr<Tensors>& instance() {
@@ -14,4 +14,4 @@ Tensors& tensors() { return *instance(); }
 
 void set_tensors(std::unique_ptr<Tensors> tensors) { instance() = std::move(tensors); }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

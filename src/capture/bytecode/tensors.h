@@ -16,7 +16,7 @@
 
 #include "capture/bytecode/breaks.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 // What a tensor was like: type, dtype, device, sizes, strides, layout, requires_grad, dispatch
 // keys.
@@ -112,4 +112,4 @@ class Tensors {
 Tensors& tensors();
 void set_tensors(std::unique_ptr<Tensors> tensors);
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -6,7 +6,7 @@
 
 #include "capture/bytecode/operations.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 using Set = std::unordered_set<std::string_view>;
@@ -273,4 +273,4 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
   return false;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -7,7 +7,7 @@
 #include "capture/bytecode/replay.h"
 #include "capture/bytecode/same_value.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 constexpr int kMaxUseDepth = 32;
@@ -778,4 +778,4 @@ Ref Trace::tensor(PyObject* object) {
 
 void Trace::hold(PyObject* object) { held_.push_back(Object::share(object)); }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

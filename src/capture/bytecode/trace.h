@@ -27,7 +27,7 @@
 
 #include "capture/bytecode/node.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 
 // int, float, complex, str, bytes, bool, None, Ellipsis, NotImplemented: immutable, known by value.
 // Exact types only.
@@ -252,4 +252,4 @@ class Trace {
   int use_depth_ = 0;
 };
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

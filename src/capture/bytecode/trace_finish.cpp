@@ -6,7 +6,7 @@
 
 #include "capture/bytecode/trace.h"
 
-namespace smelt {
+namespace smelt::bytecode {
 namespace {
 
 bool is_made(const Node& node) {
@@ -250,4 +250,4 @@ bool Trace::make_program(TraceResult& result, const Position& position, const Re
   return result.program != nullptr;
 }
 
-}  // namespace smelt
+}  // namespace smelt::bytecode

@@ -163,6 +163,7 @@ Interpreter::Flow Interpreter::before_with() {
 Interpreter::Flow Interpreter::with_except_start() {
   const Value exit = peek(4), exception = peek(1);
   const Object traceback = Object::steal(PyException_GetTraceback(exception.object));
+  if (live() != nullptr) live()->guard_type(exception);  // its type is an argument
   if (live() != nullptr && traceback && !live()->is_tracked(traceback.get()))
     live()->transient(traceback.get());
   const Ref traceback_ref = live() != nullptr && traceback ? live()->ref_of(traceback.get()) : 0;

@@ -3,6 +3,7 @@
 #include <ATen/core/enum_tag.h>
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
@@ -93,14 +94,25 @@ OpInfo make_info(const c10::OperatorHandle& handle) {
 
 const OpInfo& op_info(const c10::OperatorHandle& handle) {
   static std::shared_mutex mutex;
-  static std::unordered_map<c10::OperatorName, OpInfo> table;
+  // A library that is unloaded takes its ops with it, and another one may define them anew: the old
+  // entries are kept, since references to them stay valid, but not found any more.
+  static std::unordered_map<c10::OperatorName, std::unique_ptr<OpInfo>> table;
+  static std::vector<std::unique_ptr<OpInfo>> outdated;
+  const auto is_current = [&](const OpInfo& info) {
+    return info.handle == handle && info.arg_types.size() == handle.schema().arguments().size();
+  };
   {
     std::shared_lock lock(mutex);
-    if (auto it = table.find(handle.operator_name()); it != table.end()) return it->second;
+    if (auto it = table.find(handle.operator_name()); it != table.end() && is_current(*it->second))
+      return *it->second;
   }
-  OpInfo info = make_info(handle);
+  auto info = std::make_unique<OpInfo>(make_info(handle));
   std::unique_lock lock(mutex);
-  return table.try_emplace(handle.operator_name(), std::move(info)).first->second;
+  std::unique_ptr<OpInfo>& entry = table[handle.operator_name()];
+  if (entry && is_current(*entry)) return *entry;
+  if (entry) outdated.push_back(std::move(entry));
+  entry = std::move(info);
+  return *entry;
 }
 
 }  // namespace smelt

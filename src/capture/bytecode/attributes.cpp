@@ -8,8 +8,6 @@
 namespace smelt::bytecode {
 namespace {
 
-bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
-
 PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
 
 bool is_data_descriptor(PyObject* attribute) {
@@ -402,6 +400,18 @@ bool store_plainly(Trace* trace, Value object, PyObject* name, Value value) {
 }
 
 }  // namespace
+
+PyObject* python_method(PyObject* object, PyObject* name) {
+  PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
+  return found != nullptr && PyFunction_Check(found) ? found : nullptr;
+}
+
+Result call_special(Trace& trace, PyObject* method, PyObject* name,
+                    std::span<const Value> arguments) {
+  PyTypeObject* type = Py_TYPE(arguments[0].object);
+  trace.guard_type(arguments[0]);
+  return call(&trace, {method, trace.read_type(type, name, method)}, arguments, nullptr);
+}
 
 Result get_attribute(Trace* trace, Value object, PyObject* name) {
   if (!is_following(trace)) return {PyObject_GetAttr(object.object, name), 0};

@@ -185,15 +185,8 @@ bool BuiltinCall::use_function(Value function) {
   return name == "_operator" || name == "math";
 }
 
-PyObject* BuiltinCall::python_method(PyObject* object, PyObject* name) const {
-  PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
-  return found != nullptr && PyFunction_Check(found) ? found : nullptr;
-}
-
 Result BuiltinCall::call_special(PyObject* method, PyObject* name, Value self) {
-  trace.guard_type(self);
-  return call(&trace, {method, trace.read_type(Py_TYPE(self.object), name, method)},
-              std::span(&self, 1), nullptr);
+  return bytecode::call_special(trace, method, name, std::span(&self, 1));
 }
 
 }  // namespace smelt::bytecode

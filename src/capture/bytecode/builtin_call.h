@@ -45,7 +45,6 @@ struct BuiltinCall {
   // its arguments.
   bool use_function(Value function);
 
-  PyObject* python_method(PyObject* object, PyObject* name) const;
   Result call_special(PyObject* method, PyObject* name, Value self);
 };
 

@@ -91,11 +91,11 @@ bool call_text(BuiltinCall& c, PyObject* name, Result* result) {
   const Value v = c.argument(0);
   if (is_constant(v.object) || tensors().is_tensor(v.object)) return c.on_constants(result);
   static PyObject* repr = PyUnicode_InternFromString("__repr__");
-  PyObject* method = c.python_method(v.object, name);
+  PyObject* method = python_method(v.object, name);
   PyObject* called = name;
   const bool is_exception = PyExceptionInstance_Check(v.object);
   if (method == nullptr && !is_exception && Py_TYPE(v.object)->tp_str == PyBaseObject_Type.tp_str) {
-    method = c.python_method(v.object, repr);
+    method = python_method(v.object, repr);
     called = repr;
   }
   if (method != nullptr) {
@@ -182,8 +182,8 @@ bool make_partial(BuiltinCall& c, Result* result) {
 bool count_elements(BuiltinCall& c, Result* result) {
   if (c.count() != 2 || c.has_keywords() || !PyDict_Check(c.argument(0).object)) return false;
   const Value counts = c.argument(0);
-  if (c.python_method(counts.object, names().setitem) ||
-      c.python_method(counts.object, names().getitem))
+  if (python_method(counts.object, names().setitem) ||
+      python_method(counts.object, names().getitem))
     return false;
   std::vector<Result> items;
   bool ok = unpack(&c.trace, c.argument(1), items);

@@ -29,11 +29,6 @@ bool read_options(const BuiltinCall& c, std::span<const Value> values, Sorting* 
   return true;
 }
 
-void release(std::vector<Result>& items) {
-  for (const Result& item : items) Py_DECREF(item.object);
-  items.clear();
-}
-
 // key(item) for each item, all of them used: what C compares is known. Empty without a key or with
 // an error.
 Object compute_keys(Trace& trace, Value key, std::span<const Result> items) {

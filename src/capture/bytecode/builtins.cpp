@@ -21,7 +21,7 @@ using Names_ = std::unordered_set<std::string_view>;
 bool call_len(BuiltinCall& c, Result* result) {
   if (c.count() != 1) return c.plainly(result);
   const Value v = c.argument(0);
-  if (PyObject* method = c.python_method(v.object, names().len);
+  if (PyObject* method = python_method(v.object, names().len);
       method && !tensors().is_tensor(v.object)) {
     *result = c.call_special(method, names().len, v);
     return true;
@@ -198,7 +198,7 @@ bool call_id(BuiltinCall& c, Result* result) {
 bool call_hash(BuiltinCall& c, Result* result) {
   if (c.count() != 1) return c.plainly(result);
   const Value v = c.argument(0);
-  if (PyObject* method = c.python_method(v.object, names().hash);
+  if (PyObject* method = python_method(v.object, names().hash);
       method && !tensors().is_tensor(v.object)) {
     const Result hash = c.call_special(method, names().hash, v);
     if (hash.object == nullptr) return true;

@@ -11,8 +11,6 @@
 namespace smelt::bytecode {
 namespace {
 
-bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
-
 PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
 
 std::string_view module_of(PyObject* function) {
@@ -229,35 +227,6 @@ bool is_partial(PyObject* object) {
     return reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module.get(), "partial"));
   }();
   return Py_TYPE(object) == type;
-}
-
-bool is_cached_function(PyObject* object) {
-  static PyTypeObject* type = [] {
-    Object module = Object::steal(PyImport_ImportModule("functools"));
-    return reinterpret_cast<PyTypeObject*>(
-        PyObject_GetAttrString(module.get(), "_lru_cache_wrapper"));
-  }();
-  return Py_TYPE(object) == type;
-}
-
-// functools.lru_cache: for the same arguments it gives what it gave before.
-Result call_cached(Trace& trace, Value function, std::span<const Value> arguments,
-                   PyObject* keywords) {
-  for (const Value& argument : arguments)
-    if (!is_constant(argument.object))
-      return call_unfollowed(trace, BreakReason::c_function, function, arguments, keywords);
-  trace.guard_same(function);
-  for (const Value& argument : arguments) trace.use(argument);
-  const size_t ops = trace.log().position();
-  PyObject* result;
-  {
-    const Unfollowed unfollowed(&trace);
-    result = call_plainly(function.object, arguments, keywords);
-  }
-  trace.check_log();
-  if (result == nullptr || !is_constant(result) || trace.log().position() != ops)
-    trace.stop(BreakReason::c_function, describe(function.object));
-  return {result, 0};
 }
 
 PyObject* type_method(PyTypeObject* type, PyObject* name) { return _PyType_Lookup(type, name); }
@@ -481,7 +450,6 @@ Result call(Trace* trace, Value callee, std::span<const Value> arguments, PyObje
   if (!own_meta_call && call_builtin(trace, callee, arguments, keywords, &result)) return result;
   if (!trace->active()) return {call_plainly(object, arguments, keywords), 0};
   if (call_context_var(trace, callee, arguments, keywords, &result)) return result;
-  if (is_cached_function(object)) return call_cached(*trace, callee, arguments, keywords);
   if (PyType_Check(object)) return call_type(*trace, callee, arguments, keywords);
   if (is_partial(object)) return call_partial(*trace, callee, arguments, keywords);
   Object function, bound;

@@ -6,24 +6,11 @@
 namespace smelt::bytecode {
 namespace {
 
-bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
 bool is_tensor(PyObject* object) { return tensors().is_tensor(object); }
 
 // Elements of what the trace makes are settled: an atom among them is what it is from now on.
 void settle(Trace& trace, Value value) {
   if (is_constant(value.object)) trace.use(value);
-}
-
-PyObject* python_method(PyObject* object, PyObject* name) {
-  PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
-  return found != nullptr && PyFunction_Check(found) ? found : nullptr;
-}
-
-Result call_special(Trace& trace, PyObject* method, PyObject* name,
-                    std::span<const Value> arguments) {
-  PyTypeObject* type = Py_TYPE(arguments[0].object);
-  trace.guard_type(arguments[0]);
-  return call(&trace, {method, trace.read_type(type, name, method)}, arguments, nullptr);
 }
 
 // Stored and read as the builtin type does it.

@@ -10,13 +10,6 @@
 namespace smelt::bytecode {
 namespace {
 
-bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
-
-PyObject* python_method(PyObject* object, PyObject* name) {
-  PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
-  return found != nullptr && PyFunction_Check(found) ? found : nullptr;
-}
-
 PyTypeObject* type_of_iterator(PyObject* sample) {
   Object iterator = Object::steal(PyObject_GetIter(sample));
   return Py_TYPE(iterator.get());
@@ -74,10 +67,6 @@ bool next_of_each(Trace& trace, PyObject* inner, Py_ssize_t first, std::vector<R
     items.push_back(item);
   }
   return true;
-}
-
-void release(std::vector<Result>& items) {
-  for (const Result& item : items) Py_DECREF(item.object);
 }
 
 Result next_of_map(Trace& trace, PyObject* iterator) {

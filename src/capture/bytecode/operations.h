@@ -16,7 +16,20 @@ struct Result {
   Ref ref = 0;
 };
 
+inline bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
+
+// Gives back what unpack() and the like have handed out.
+inline void release(std::vector<Result>& items) {
+  for (const Result& item : items) Py_DECREF(item.object);
+  items.clear();
+}
+
 // attributes.cpp
+// A method of the object's class that is written in Python; nullptr if there is none.
+PyObject* python_method(PyObject* object, PyObject* name);
+// Calls one that was found so, with the object as the first argument.
+Result call_special(Trace& trace, PyObject* method, PyObject* name,
+                    std::span<const Value> arguments);
 Result get_attribute(Trace* trace, Value object, PyObject* name);
 // object.__getattribute__, without a __getattr__ behind it.
 Result get_generic_attribute(Trace* trace, Value object, PyObject* name);

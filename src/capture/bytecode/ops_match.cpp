@@ -9,11 +9,6 @@ PyObject* builtin(const char* name) {
   return Py_XNewRef(PyDict_GetItemString(PyEval_GetBuiltins(), name));
 }
 
-void release(std::vector<Result>& items) {
-  for (const Result& item : items) Py_DECREF(item.object);
-  items.clear();
-}
-
 std::vector<Value> borrowed(const std::vector<Result>& items) {
   std::vector<Value> values;
   for (const Result& item : items) values.push_back({item.object, item.ref});

@@ -11,8 +11,6 @@
 namespace smelt::bytecode {
 namespace {
 
-bool is_following(Trace* trace) { return trace != nullptr && trace->active(); }
-
 bool is_number(PyObject* object) {
   return PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyBool_Check(object);
 }
@@ -62,17 +60,13 @@ PyObject* compute(int op, PyObject* a, PyObject* b) {
 }
 
 // A method of the operand's class that is written in Python; nullptr if there is none.
-PyObject* python_method(PyObject* object, PyObject* name) {
-  if (name == nullptr || is_tensor(object)) return nullptr;
-  PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
-  return found != nullptr && PyFunction_Check(found) ? found : nullptr;
+PyObject* operand_method(PyObject* object, PyObject* name) {
+  return name == nullptr || is_tensor(object) ? nullptr : python_method(object, name);
 }
 
-Result call_special(Trace& trace, PyObject* method, PyObject* name, Value self, Value other) {
-  trace.guard_type(self);
+Result call_operand(Trace& trace, PyObject* method, PyObject* name, Value self, Value other) {
   const Value arguments[] = {self, other};
-  return call(&trace, {method, trace.read_type(Py_TYPE(self.object), name, method)},
-              std::span(arguments, other.object ? 2 : 1), nullptr);
+  return call_special(trace, method, name, std::span(arguments, other.object ? 2 : 1));
 }
 
 bool is_container(PyObject* object) {
@@ -92,10 +86,10 @@ bool knows_only_its_own(PyObject* object, PyObject* other) {
 // Python's protocol for an operator when a class written in Python takes part.
 Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, bool is_compare,
                     Result* result) {
-  PyObject* inplace = python_method(a.object, op.inplace);
-  PyObject* left = python_method(a.object, op.left);
+  PyObject* inplace = operand_method(a.object, op.inplace);
+  PyObject* left = operand_method(a.object, op.left);
   const bool same_type = Py_TYPE(a.object) == Py_TYPE(b.object);
-  PyObject* right = is_compare || !same_type ? python_method(b.object, op.right) : nullptr;
+  PyObject* right = is_compare || !same_type ? operand_method(b.object, op.right) : nullptr;
   if (!inplace && !left && !right) return Asked::not_in_python;
   bool right_first =
       right != nullptr && !same_type && PyType_IsSubtype(Py_TYPE(b.object), Py_TYPE(a.object));
@@ -112,7 +106,7 @@ Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, boo
   for (const Attempt& attempt :
        right_first ? std::array{first, on_right, on_left} : std::array{first, on_left, on_right}) {
     if (attempt.method == nullptr) continue;
-    *result = call_special(trace, attempt.method, attempt.name, attempt.self, attempt.other);
+    *result = call_operand(trace, attempt.method, attempt.name, attempt.self, attempt.other);
     if (result->object != Py_NotImplemented) return Asked::answered;
     Py_DECREF(result->object);
     *result = {};
@@ -131,11 +125,11 @@ bool call_not_equal(Trace& trace, Value a, Value b, Result* result) {
   static PyObject* of_object = _PyType_Lookup(&PyBaseObject_Type, compare_names(Py_NE).left);
   PyObject* equal = compare_names(Py_EQ).left;
   for (const auto& [self, other] : {std::pair{a, b}, std::pair{b, a}}) {
-    PyObject* method = python_method(self.object, equal);
+    PyObject* method = operand_method(self.object, equal);
     if (method == nullptr ||
         _PyType_Lookup(Py_TYPE(self.object), compare_names(Py_NE).left) != of_object)
       return false;
-    const Result same = call_special(trace, method, equal, self, other);
+    const Result same = call_operand(trace, method, equal, self, other);
     if (same.object == nullptr) return true;
     Object held = Object::steal(same.object);
     if (same.object == Py_NotImplemented) continue;
@@ -239,7 +233,7 @@ Result binary(Trace* trace, int op, Value a, Value b) {
     return {result, trace->scalar(ScalarOp::binary, op, a, b, result)};
   }
   const bool has_tensor = is_tensor(a.object) || is_tensor(b.object);
-  if (has_tensor && !python_method(a.object, operator_names(op).left))
+  if (has_tensor && !operand_method(a.object, operator_names(op).left))
     return on_tensors(*trace, a, b, [&] { return compute(op, a.object, b.object); });
   Result result;
   switch (call_operator(*trace, operator_names(op), a, b, false, &result)) {
@@ -281,8 +275,8 @@ Result unary(Trace* trace, ScalarOp op, Value a) {
     return {result, trace->scalar(op, 0, a, {}, result)};
   }
   if (is_tensor(a.object)) return on_tensors(*trace, a, {}, compute_it);
-  if (PyObject* method = python_method(a.object, unary_name(op)))
-    return call_special(*trace, method, unary_name(op), a, {});
+  if (PyObject* method = operand_method(a.object, unary_name(op)))
+    return call_operand(*trace, method, unary_name(op), a, {});
   trace->use(a);
   PyObject* result = compute_it();
   return {result, result == nullptr ? 0 : trace->adopt(result)};
@@ -351,9 +345,9 @@ int truth(Trace* trace, Value value) {
     return PyObject_IsTrue(value.object);
   }
   for (PyObject* name : {names().bool_, names().len}) {
-    PyObject* method = python_method(value.object, name);
+    PyObject* method = operand_method(value.object, name);
     if (method == nullptr) continue;
-    const Result result = call_special(*trace, method, name, value, {});
+    const Result result = call_operand(*trace, method, name, value, {});
     if (result.object == nullptr) return -1;
     Object held = Object::steal(result.object);
     if (name == names().bool_ ? !PyBool_Check(held.get()) : !PyLong_Check(held.get())) {

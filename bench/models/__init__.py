@@ -6,6 +6,7 @@
 """
 import torch
 
+from . import inference
 from .bert import bert_base
 from .dlrm import dlrm
 from .gpt2 import gpt2, gpt2_tiny
@@ -18,9 +19,11 @@ from .workload import Workload
 
 ALL = {make.__name__: make for make in (simple, mlp, resnet18, resnet50, gpt2, gpt2_tiny, bert_base, lstm, unet,
                                         vit_tiny, dlrm)}
+# For inference only: no loss.
+INFERENCE = {make.__name__: make for make in inference.ALL}
 
 
 def make(name, device='cpu', seed=0, **sizes):
     """The workload called `name` with its parameters and inputs drawn from `seed`; sizes are those of its function."""
     torch.manual_seed(seed)
-    return ALL[name](**sizes).to(device)
+    return {**ALL, **INFERENCE}[name](**sizes).to(device)

@@ -21,7 +21,7 @@ def compile(model=None, *, mode='default', backend='native', dynamic=None, fullg
     own class over the same parameters: state_dict keys, attributes, train()/eval(), to(), hooks, saving and loading are
     as before. Without `model` the result is a decorator: ``@smelt.compile(fullgraph=True)``.
 
-    mode: 'default', 'reduce-overhead', 'max-autotune' or 'max-autotune-no-cudagraphs'.
+    mode: 'default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs' or 'lite'.
     backend: 'native'; 'eager', the captured ops one by one, as a baseline for debugging; a name given to
     smelt.register_backend; or a function of (graph, example_inputs) that returns what is called in the graph's place.
     dynamic: whether sizes may change without a recompile; None leaves it to smelt.

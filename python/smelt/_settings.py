@@ -3,7 +3,8 @@ import dataclasses
 
 from ._errors import ArgumentError, OptionError
 
-MODES = ('default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs')
+# The names that PyTorch has. One that has nothing of its own here runs as 'default', and smelt.explain says so.
+MODES = ('default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs', 'lite')
 KEYWORDS = ('mode', 'backend', 'dynamic', 'fullgraph', 'options', 'disable')
 
 
@@ -25,7 +26,7 @@ OPTIONS = {
 }
 
 # None: smelt's own, known to the native side by its name.
-_backends = {'eager': None, 'native': None}
+_backends = {'eager': None, 'interpret': None, 'native': None}
 
 
 def register_backend(name, fn=None):
@@ -72,6 +73,7 @@ class Settings:
             'backend_callable': _backends[self.backend] if named else self.backend,
             'mode': MODES.index(self.mode),
             'fullgraph': self.fullgraph,
+            'tuning': ''.join(f'{name}={value},' for name, value in self.options.items() if name != 'recompile_limit'),
             **{name: self.options[name] for name in ('recompile_limit',) if name in self.options},
         }
 

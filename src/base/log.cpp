@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <set>
 
 #include "base/error.h"
 
@@ -25,6 +26,8 @@ constexpr auto kRows = std::to_array<LogRow>({
     {"shapes", "which tier typed each op's results, and the guards that were made"},
     {"graph", "the graph as recorded and as compiled"},
     {"passes", "the graph after each pass that changed it"},
+    {"schedule", "which ops share a kernel, and which are called"},
+    {"code", "the loops of each kernel"},
     {"program", "the program that runs"},
     {"perf", "how long each stage took"},
     {"breaks", "where graphs end, and why"},
@@ -102,6 +105,16 @@ void set_log(std::string_view categories) {
 
 void log(Log category, const std::string& message) {
   if (log_enabled(category)) write_line(kRows[static_cast<size_t>(category)].name, message);
+}
+
+void warn_once(const std::string& message) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  {
+    std::scoped_lock lock(mutex);
+    if (!told.insert(message).second) return;
+  }
+  write_line("warning", message);
 }
 
 }  // namespace smelt

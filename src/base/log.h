@@ -14,6 +14,8 @@ enum class Log : uint8_t {
   shapes,
   graph,
   passes,
+  schedule,
+  code,
   program,
   perf,
   breaks,
@@ -27,5 +29,7 @@ bool log_enabled(Log category);
 // Replaces what the environment said; an Error lists the valid names if one is unknown.
 void set_log(std::string_view categories);
 void log(Log category, const std::string& message);
+// Told whatever SMELT_LOG says; the same message once in a process.
+void warn_once(const std::string& message);
 
 }  // namespace smelt

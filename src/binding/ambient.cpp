@@ -5,8 +5,7 @@
 //   2     grad mode, default dtype, global flags; dtypes and cache of autocast where it is on
 //   3     modes of torch functions (which a default device is too), saved tensor hooks, anomaly
 //   mode
-// It is read in front of every compiled call. Flags that only kernels look at while they run, such
-// as the precision of float32 products, are not here.
+// It is read in front of every compiled call.
 #include <ATen/Context.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
@@ -59,9 +58,18 @@ constexpr std::array kFields = {
     Field{"memory-efficient attention", 2, 12, 1},
     Field{"plain attention", 2, 13, 1},
     Field{"cuDNN's attention", 2, 14, 1},
+    Field{"a back end's attention", 2, 15, 1},
     Field{"default dtype", 2, 16, 8},
     Field{"autocast's dtype on the CPU", 2, 24, 8},
     Field{"autocast's dtype on CUDA", 2, 32, 8},
+    Field{"precision of float32 products on the CPU", 2, 40, 3},
+    Field{"precision of float32 convolutions on the CPU", 2, 43, 3},
+    Field{"precision of float32 products on CUDA", 2, 46, 3},
+    Field{"precision of float32 convolutions on CUDA", 2, 49, 3},
+    Field{"precision of float32 RNNs on CUDA", 2, 52, 3},
+    Field{"reduced precision in float16 products", 2, 55, 2},
+    Field{"reduced precision in bfloat16 products", 2, 57, 2},
+    Field{"accumulation in float16", 2, 59, 1},
     Field{"switching off of torch functions", 3, 0, 2},
     Field{"anomaly mode", 3, 2, 1},
     Field{"a ban on saved tensor hooks", 3, 3, 1},
@@ -112,6 +120,25 @@ std::string name_of(DispatchKey key) {
   }
 }
 
+// float32's precisions. TF32 and the like can be switched by two generations of functions, which
+// all end up here.
+uint64_t precisions(const at::Context& context, bool has_cuda) {
+  uint64_t word = 0;
+  const auto put = [&](int shift, at::Float32Backend backend, at::Float32Op op) {
+    word |= static_cast<uint64_t>(context.float32Precision(backend, op)) << shift;
+  };
+  put(40, at::Float32Backend::MKLDNN, at::Float32Op::MATMUL);
+  put(43, at::Float32Backend::MKLDNN, at::Float32Op::CONV);
+  if (!has_cuda) return word;
+  put(46, at::Float32Backend::CUDA, at::Float32Op::MATMUL);
+  put(49, at::Float32Backend::CUDA, at::Float32Op::CONV);
+  put(52, at::Float32Backend::CUDA, at::Float32Op::RNN);
+  word |= static_cast<uint64_t>(context.allowFP16ReductionCuBLAS()) << 55;
+  word |= static_cast<uint64_t>(context.allowBF16ReductionCuBLAS()) << 57;
+  word |= static_cast<uint64_t>(context.allowFP16AccumulationCuBLAS()) << 59;
+  return word;
+}
+
 // Each key whose state differs, by what its bit means.
 void add_keys(std::vector<std::string>& parts, DispatchKeySet was, DispatchKeySet is,
               bool set_is_on) {
@@ -151,7 +178,9 @@ Ambient read_ambient() {
     put(9, context.deterministicCuDNN());
     put(12, context.userEnabledMemEfficientSDP());
     put(14, context.userEnabledCuDNNSDP());
+    put(15, context.userEnabledOverrideableSDP());
   }
+  word |= precisions(context, has_cuda);
   put(16, static_cast<uint8_t>(c10::get_default_dtype_as_scalartype()));
   if (!keys.excluded_.has_all(kAutocast)) {
     put(3, at::autocast::is_autocast_cache_enabled());

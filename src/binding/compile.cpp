@@ -98,16 +98,17 @@ PyObject* call_compiled(PyObject* object, PyObject* const* args, size_t nargsf, 
 }
 
 PyObject* new_compiled(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* const kNames[] = {
-      "function",         "original", "bound",     "settings",        "backend",
-      "backend_callable", "mode",     "fullgraph", "recompile_limit", nullptr};
+  static const char* const kNames[] = {"function",        "original",         "bound", "settings",
+                                       "backend",         "backend_callable", "mode",  "fullgraph",
+                                       "recompile_limit", "tuning",           nullptr};
   PyObject *function, *original = nullptr, *bound = Py_None, *settings = Py_None,
                       *callable = Py_None;
-  const char* backend = "native";
+  const char *backend = "native", *tuning = "";
   int mode = 0, fullgraph = 0, recompile_limit = CompileOptions().recompile_limit;
-  if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "O|$OOOsOipi:CompiledFunction", const_cast<char**>(kNames), &function,
-          &original, &bound, &settings, &backend, &callable, &mode, &fullgraph, &recompile_limit))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOsOipis:CompiledFunction",
+                                   const_cast<char**>(kNames), &function, &original, &bound,
+                                   &settings, &backend, &callable, &mode, &fullgraph,
+                                   &recompile_limit, &tuning))
     return nullptr;
   if (!PyFunction_Check(function))
     return PyErr_Format(PyExc_TypeError, "CompiledFunction takes a Python function, not %s",
@@ -115,6 +116,7 @@ PyObject* new_compiled(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return without_exceptions([&]() -> PyObject* {
     CompileOptions options;
     options.backend = backend;
+    options.tuning = tuning;
     if (callable != Py_None) options.backend_callable = Object::share(callable);
     options.mode = mode;
     options.fullgraph = fullgraph;

@@ -7,6 +7,7 @@
 
 #include "capture/dispatch/convert.h"
 #include "graph/op_name.h"
+#include "ops/meaning.h"
 #include "ops/rows.h"
 
 namespace smelt {
@@ -115,6 +116,17 @@ void bind_infer(py::module_& m) {
     std::vector<std::string> names;
     for (const OpRow& row : all_rows()) names.emplace_back(row.name);
     return names;
+  });
+  // By name, how the native back end computes the op; for tests and docs/ops.md.
+  m.def("meaning_forms", [] {
+    static constexpr const char* kPatterns[] = {"pointwise", "view", "gather", "factory"};
+    std::map<std::string, std::string> forms;
+    for (const Meaning& meaning : all_meanings())
+      forms[std::string(meaning.name)] = meaning.reduction ? "reduction"
+                                         : meaning.decompose
+                                             ? "decompose"
+                                             : kPatterns[static_cast<int>(meaning.pattern)];
+    return forms;
   });
 }
 

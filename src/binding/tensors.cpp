@@ -1,6 +1,7 @@
 // What the interpreter asks about tensors (capture/bytecode/tensors.h), answered with PyTorch.
 #include "binding/tensors.h"
 
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
@@ -9,6 +10,8 @@
 
 #include "base/error.h"
 #include "binding/binding.h"
+#include "binding/python_call.h"
+#include "binding/stand_ins.h"
 #include "bridge/graph_program.h"
 #include "bridge/recorded_graph.h"
 #include "capture/bytecode/object.h"
@@ -68,10 +71,11 @@ bool without_exceptions(const Body& body) {
   return false;
 }
 
-std::vector<at::Tensor> run_program(const GraphProgram& program, std::vector<at::Tensor> inputs) {
-  if (program.ops() <= kFewOps) return program.run(std::move(inputs));
+std::vector<at::Tensor> run_program(const GraphProgram& program, std::vector<at::Tensor> inputs,
+                                    std::span<const c10::Scalar> scalars = {}) {
+  if (program.ops() <= kFewOps) return program.run(std::move(inputs), scalars);
   py::gil_scoped_release nogil;
-  return program.run(std::move(inputs));
+  return program.run(std::move(inputs), scalars);
 }
 
 PyObject* wrap(at::Tensor tensor) {
@@ -83,8 +87,8 @@ PyObject* wrap(at::Tensor tensor) {
 
 class NativeProgram final : public TensorProgram {
  public:
-  NativeProgram(std::shared_ptr<const GraphProgram> program, size_t inputs)
-      : program_(std::move(program)), inputs_(inputs) {}
+  NativeProgram(std::shared_ptr<const GraphProgram> program, size_t inputs, size_t scalars)
+      : program_(std::move(program)), inputs_(inputs), scalars_(scalars) {}
 
   bool run(PyObject* const* inputs, PyObject** outputs) const override {
     size_t made = 0;
@@ -92,7 +96,9 @@ class NativeProgram final : public TensorProgram {
       std::vector<at::Tensor> tensors;
       tensors.reserve(inputs_);
       for (size_t i = 0; i < inputs_; ++i) tensors.push_back(THPVariable_Unpack(inputs[i]));
-      for (at::Tensor& result : run_program(*program_, std::move(tensors))) {
+      std::vector<c10::Scalar> scalars;
+      for (size_t i = 0; i < scalars_; ++i) scalars.push_back(to_scalar(inputs[inputs_ + i]));
+      for (at::Tensor& result : run_program(*program_, std::move(tensors), scalars)) {
         outputs[made] = wrap(std::move(result));
         ++made;
       }
@@ -107,7 +113,7 @@ class NativeProgram final : public TensorProgram {
 
  private:
   std::shared_ptr<const GraphProgram> program_;
-  size_t inputs_;
+  size_t inputs_, scalars_;
 };
 
 // What a back end written in Python is given: run(*inputs), text(), and itself callable.
@@ -177,7 +183,30 @@ GraphProgram::Want wanted_program(const ProgramRequest& request) {
   if (request.backend_callable) return GraphProgram::Want::graph;
   if (request.backend == "eager") return GraphProgram::Want::log;
   if (request.backend == "native") return GraphProgram::Want::fastest;
+  if (request.backend == "interpret") return GraphProgram::Want::interpreted;
   throw Error("there is no back end named " + request.backend);
+}
+
+// Of "fusion=pointwise,max_fused_nodes=8,": checked in Python.
+smelt::CompileOptions compile_options(std::string_view tuning) {
+  smelt::CompileOptions options;
+  while (!tuning.empty()) {
+    const std::string_view item = tuning.substr(0, tuning.find(','));
+    tuning.remove_prefix(item.size() + 1);
+    const std::string_view name = item.substr(0, item.find('='));
+    const std::string_view value = item.substr(name.size() + 1);
+    if (name == "fusion")
+      options.schedule.fusion = value == "none"        ? Fusion::none
+                                : value == "pointwise" ? Fusion::pointwise
+                                                       : Fusion::full;
+    else if (name == "max_fused_nodes")
+      options.schedule.max_fused_nodes = std::stoi(std::string(value));
+    else if (name == "numerics")
+      options.cpu.contract = value != "eager";
+    else
+      throw Error("there is no option named " + std::string(name));
+  }
+  return options;
 }
 
 class Log final : public TensorLog {
@@ -209,6 +238,25 @@ class Log final : public TensorLog {
   size_t position() const override { return log_.items().size(); }
   void rewind(size_t position) override { log_.rewind(position); }
 
+  std::optional<Call> begin_call(PyObject* callee, std::span<PyObject* const> arguments,
+                                 PyObject* names) override {
+    std::vector<at::Tensor> tensors;
+    for (PyObject* argument : arguments) collect_tensors(argument, tensors);
+    std::erase_if(tensors, [](const at::Tensor& tensor) { return !tensor.defined(); });
+    std::optional<LogItem> item =
+        log_.begin_call(make_python_call(callee, arguments, names), tensors);
+    if (!item) return std::nullopt;
+    calls_.emplace_back(std::move(*item), log_.items().size());
+    return calls_.size() - 1;
+  }
+  bool end_call(Call call, PyObject* result) override {
+    auto [item, position] = std::move(calls_[call]);
+    calls_.resize(call);
+    std::vector<at::Tensor> tensors;
+    collect_tensors(result, tensors);
+    return log_.end_call(std::move(item), position, tensors);
+  }
+
   std::vector<LogValue> used_inputs() const override {
     std::vector<LogValue> inputs;
     std::vector<bool> seen(log_.values().size());
@@ -220,6 +268,27 @@ class Log final : public TensorLog {
             inputs.push_back(value);
           }
     return inputs;
+  }
+
+  std::vector<ScalarId> used_scalars() const override {
+    std::vector<ScalarId> scalars;
+    for (const LogItem& item : log_.items())
+      for (const LogScalar& scalar : item.scalars)
+        if (std::find(scalars.begin(), scalars.end(), scalar.id) == scalars.end())
+          scalars.push_back(scalar.id);
+    return scalars;
+  }
+
+  PyObject* stand_in(PyObject* number, ScalarId id) override {
+    // A mode written in Python would get to see it.
+    if (at::impl::PythonTorchFunctionTLS::stack_len() > 0) return nullptr;
+    log_.set_stand_ins(&stand_ins_);
+    return stand_ins_.make(number, id);
+  }
+
+  StandInUse end_stand_ins() override {
+    log_.set_stand_ins(nullptr);
+    return stand_ins_.end();
   }
 
   std::optional<LogTrouble> take_trouble(bool thorough) override {
@@ -241,10 +310,16 @@ class Log final : public TensorLog {
 
  private:
   std::unique_ptr<TensorProgram> make_program(const ProgramRequest& request) {
-    auto program = std::make_shared<const GraphProgram>(log_, request.inputs, request.outputs,
-                                                        wanted_program(request));
+    std::shared_ptr<const GraphProgram> program;
+    {
+      const py::gil_scoped_release nogil;  // it may run the autograd engine
+      program = std::make_shared<const GraphProgram>(log_, request.inputs, request.outputs,
+                                                     wanted_program(request), request.scalars,
+                                                     compile_options(request.tuning));
+    }
     if (!request.backend_callable)
-      return std::make_unique<NativeProgram>(std::move(program), request.inputs.size());
+      return std::make_unique<NativeProgram>(std::move(program), request.inputs.size(),
+                                             request.scalars.size());
     py::list examples;
     for (LogValue input : request.inputs) {
       const at::Tensor tensor = log_.tensor(input);
@@ -261,6 +336,8 @@ class Log final : public TensorLog {
   }
 
   mutable OpLog log_;
+  PythonStandIns stand_ins_;
+  std::vector<std::pair<LogItem, size_t>> calls_;  // begun, and where
   size_t inputs_ = 0, since_check_ = 0;
 };
 
@@ -275,6 +352,9 @@ class TorchTensors final : public Tensors {
     return make_tensor_guard(tensor);
   }
   std::unique_ptr<TensorLog> start_log() const override { return std::make_unique<Log>(); }
+  bool backward_runs_python(PyObject* outputs) const override {
+    return smelt::backward_runs_python(outputs);
+  }
   Ambient ambient() const override { return read_ambient(); }
   std::string difference(const Ambient& was, const Ambient& is) const override {
     return ambient_difference(was, is);
@@ -290,6 +370,7 @@ void bind_tensors(py::module_& m) {
       .def("text", [](const CapturedGraph& graph) { return graph.program->str(); })
       .def("__str__", [](const CapturedGraph& graph) { return graph.program->str(); })
       .def("__len__", [](const CapturedGraph& graph) { return graph.program->ops(); });
+  bind_stand_ins(m);
   set_tensors(std::make_unique<TorchTensors>());
 }
 

@@ -73,6 +73,11 @@ class OutsideLeaves {
 
 RecordedGraph record(const Function& function, const std::vector<at::Tensor>& arguments,
                      const DynamicShapes& dynamic_shapes) {
+  return record_as(function, arguments, dynamic_shapes, {});
+}
+
+RecordedGraph record_as(const Function& function, const std::vector<at::Tensor>& arguments,
+                        const DynamicShapes& dynamic_shapes, const CompileOptions& compile) {
   const auto start = std::chrono::steady_clock::now();
   OutsideLeaves leaves;
   RecorderOptions options;
@@ -90,7 +95,7 @@ RecordedGraph record(const Function& function, const std::vector<at::Tensor>& ar
     recorded = recorder->finish(outputs);
   }
   count(Counter::record_ns, (std::chrono::steady_clock::now() - start).count());
-  return RecordedGraph(std::make_shared<const RecordedGraph::Impl>(std::move(recorded)));
+  return RecordedGraph(std::make_shared<const RecordedGraph::Impl>(std::move(recorded), compile));
 }
 
 std::map<std::string, int64_t> stats() {

@@ -1,10 +1,13 @@
 // Executes the steps of a linked program with PyTorch's own kernels.
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/as_strided_native.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "base/error.h"
+#include "bridge/launch.h"
 #include "bridge/linked_program.h"
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/op_info.h"
@@ -24,6 +27,8 @@ class AtenMachine final : public Machine {
     const LinkedStep& step = linked_.steps_[index];
     switch (step.kind) {
       case LinkedStep::Kind::call: call(step, index); break;
+      case LinkedStep::Kind::kernel: run_kernel(step, index); break;
+      case LinkedStep::Kind::view: make_view(step, index); break;
       case LinkedStep::Kind::mutator: mutate(step, index); break;
       default: apply_effect(step, index);
     }
@@ -65,6 +70,64 @@ class AtenMachine final : public Machine {
                            .opaque = [&](Opaque index) { return linked_.opaque_[index.index]; },
                            .size = [&](const Size& size) { return size.evaluate(symbols_); }};
     return to_ivalue(plain.args[arg + skip], op_info(*step.op).arg_types[arg], reader);
+  }
+
+  at::Tensor allocate(const LinkedStep::Dense& dense, const TensorType& type) const {
+    if (dense.known) return at::detail::empty_strided_cpu(dense.sizes, dense.strides, dense.dtype);
+    std::vector<int64_t> sizes, strides;
+    for (const Size& size : type.sizes) sizes.push_back(size.evaluate(symbols_));
+    for (const Size& stride : type.strides) strides.push_back(stride.evaluate(symbols_));
+    return at::detail::empty_strided_cpu(sizes, strides, dense.dtype);
+  }
+
+  // Nobody else holds the tensor or its memory, and that comes from PyTorch's allocator: what an op
+  // has wrapped (from_blob, from_numpy) belongs to someone.
+  static bool is_ours(const at::Tensor& tensor) {
+    return tensor.use_count() == 1 && tensor.storage().use_count() == 1 &&
+           tensor.storage().resizable();
+  }
+
+  static at::Tensor in_memory_of(const at::Tensor& old, const LinkedStep::Dense& dense) {
+    if (!dense.known || old.sizes() == dense.sizes) return old;
+    return at::native::as_strided_tensorimpl(old, dense.sizes, dense.strides, 0);
+  }
+
+  void make_view(const LinkedStep& step, size_t index) {
+    const Register result = linked_.program().steps[index].results[0];
+    if (result < 0) return;
+    const at::Tensor& shown = registers_[step.targets[0]];
+    const LinkedStep::Dense& dense = step.made[0];
+    registers_[result] = at::native::as_strided_tensorimpl(shown, dense.sizes, dense.strides,
+                                                           shown.storage_offset() + step.offset);
+  }
+
+  void run_kernel(const LinkedStep& step, size_t index) {
+    const Step& plain = linked_.program().steps[index];
+    const KernelCode& kernel = linked_.program().kernels[plain.kernel];
+    pointers_.assign(kernel.buffers.size(), nullptr);
+    size_t read = 0, made = 0;
+    for (size_t i = 0; i < kernel.buffers.size(); ++i) {
+      switch (kernel.buffers[i]) {
+        case KernelCode::Buffer::input:
+          pointers_[i] = const_cast<void*>(registers_[step.targets[read++]].const_data_ptr());
+          break;
+        case KernelCode::Buffer::output: {
+          at::Tensor& result = registers_[plain.results[made]];
+          at::Tensor* old = plain.reuse[made] < 0 ? nullptr : &registers_[plain.reuse[made]];
+          if (old && is_ours(*old))
+            result = in_memory_of(*old, step.made[made]);  // it is released after this step
+          else
+            result = allocate(step.made[made], plain.types[made]);
+          pointers_[i] = result.mutable_data_ptr();
+          ++made;
+          break;
+        }
+        case KernelCode::Buffer::scratch: break;
+      }
+    }
+    if (!launch(kernel, pointers_, symbols_))
+      throw KernelFailed("an index is out of range, or an integer is divided by zero, in " +
+                         plain.op);
   }
 
   void call(const LinkedStep& step, size_t index) {
@@ -168,6 +231,7 @@ class AtenMachine final : public Machine {
   const std::vector<int64_t> symbols_;
   std::vector<at::Tensor> registers_;
   Stack stack_;
+  std::vector<void*> pointers_;
   const c10::impl::LocalDispatchKeySet outside_ = c10::impl::tls_local_dispatch_key_set();
 };
 

@@ -1,7 +1,9 @@
-// The program of a traced piece of code: its log run op by op, and where there is no autograd to do
-// also the functional graph that the recorder makes of the log.
+// The program of a traced piece of code: its log run op by op, and where it can be done also the
+// functional graph that the recorder makes of the log; with autograd, a forward and a backward
+// graph.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +11,8 @@
 
 #include "base/error.h"
 #include "bridge/log_program.h"
+#include "bridge/training_program.h"
+#include "compile/compile.h"
 #include "smelt/smelt.h"
 
 namespace smelt {
@@ -16,34 +20,43 @@ namespace smelt {
 class GraphProgram {
  public:
   enum class Want : uint8_t {
-    log,      // op by op
-    graph,    // a graph if the recorder can make one
-    fastest,  // whichever is faster to run
+    log,          // op by op
+    graph,        // a graph if the recorder can make one
+    fastest,      // whichever is faster to run
+    interpreted,  // the graph's kernels run by the loop interpreter, if there can be a graph
   };
   // Counts as a graph in smelt.stats().
   GraphProgram(const OpLog& log, std::span<const LogValue> inputs,
-               std::span<const LogValue> outputs, Want want);
+               std::span<const LogValue> outputs, Want want, std::span<const ScalarId> scalars = {},
+               const CompileOptions& options = {});
 
   // The inputs are of the types they were traced with. Thread-safe.
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const;
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,
+                              std::span<const c10::Scalar> scalars = {}) const;
 
   const LogProgram& log() const { return log_; }
   // Run in the place of the log.
   const std::optional<RecordedGraph>& graph() const { return graph_; }
-  // Why there is none; empty if there is, or if it was not asked for.
+  // The same where results take part in autograd.
+  const std::shared_ptr<const TrainingProgram>& training() const { return training_; }
+  // Why there is none of both; empty if there is, or if it was not asked for.
   const std::string& refusal() const { return refusal_; }
 
-  bool fails_cleanly() const { return graph_ || log_.fails_cleanly(); }
-  size_t ops() const { return graph_ ? graph_->size() : log_.ops(); }
+  // A run that failed has changed nothing that the caller can see. Asked where it was run.
+  bool fails_cleanly() const;
+  size_t ops() const { return graph_ ? graph_->size() : training_ ? training_->ops() : log_.ops(); }
   std::string str() const;
 
  private:
   Decision can_record(const OpLog& log, std::span<const LogValue> inputs,
                       std::span<const LogValue> outputs) const;
-  void record(const OpLog& log, std::span<const LogValue> inputs);
+  void record(const OpLog& log, std::span<const LogValue> inputs, const CompileOptions& options);
+  void train(const OpLog& log, std::span<const LogValue> inputs, std::span<const LogValue> outputs,
+             const CompileOptions& options);
 
   LogProgram log_;
   std::optional<RecordedGraph> graph_;
+  std::shared_ptr<const TrainingProgram> training_;
   std::string refusal_;
 };
 

@@ -60,8 +60,41 @@ void link_call(LinkedStep& step, std::span<const Arg> args, const std::string& n
   }
 }
 
+void describe_results(const Step& step, LinkedStep& linked) {
+  for (const TensorType& type : step.types) {
+    LinkedStep::Dense dense{.dtype = to_scalar_type(type.dtype), .sizes = {}, .strides = {}};
+    dense.known = all_known(type.sizes) && all_known(type.strides);
+    for (size_t d = 0; dense.known && d < type.sizes.size(); ++d) {
+      dense.sizes.push_back(type.sizes[d].known());
+      dense.strides.push_back(type.strides[d].known());
+    }
+    linked.made.push_back(std::move(dense));
+  }
+}
+
+LinkedStep link_kernel(const Step& step) {
+  LinkedStep linked;
+  linked.kind = LinkedStep::Kind::kernel;
+  for (const Arg& arg : step.args) linked.targets.push_back(arg.get<Ref>().id);
+  describe_results(step, linked);
+  return linked;
+}
+
+// A view that only the program sees needs no op: sizes, strides and place are known.
+bool links_as_view(const Step& step, LinkedStep& linked) {
+  if (!step.view_offset || step.results.size() != 1) return false;
+  describe_results(step, linked);
+  linked.offset = *step.view_offset;
+  for (const Arg& arg : step.args)
+    each_ref(arg, [&](Ref ref) { linked.targets.push_back(ref.id); });
+  linked.kind = LinkedStep::Kind::view;
+  return linked.made[0].known && linked.targets.size() == 1;
+}
+
 LinkedStep link_step(const Step& step, const std::vector<c10::IValue>& opaque) {
   using Kind = LinkedStep::Kind;
+  if (step.kernel >= 0) return link_kernel(step);
+  if (LinkedStep view; links_as_view(step, view)) return view;
   LinkedStep linked;
   const OpName name(step.op);
   const auto effect = [&](Kind kind) {

@@ -8,15 +8,25 @@
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "runtime/executor.h"
 #include "runtime/program.h"
 
 namespace smelt {
 
+// A kernel found that its inputs are not what it can compute with: an index out of range, an
+// integer division by 0. PyTorch's own ops say what is wrong.
+class KernelFailed : public Error {
+ public:
+  using Error::Error;
+};
+
 // One step, prepared: what does not change from run to run is converted once.
 struct LinkedStep {
   enum class Kind : uint8_t {
     call,
+    kernel,
+    view,
     mutator,
     write,
     set_grad,
@@ -44,6 +54,14 @@ struct LinkedStep {
   // The op is not PyTorch's own: nothing says whether its result shapes depend on contents.
   bool checked = false;
   c10::IValue generator;  // of the rng steps
+  // Of a kernel or view: sizes and strides of each result where they are known.
+  struct Dense {
+    c10::ScalarType dtype;
+    std::vector<int64_t> sizes, strides;
+    bool known = true;
+  };
+  std::vector<Dense> made;
+  int64_t offset = 0;  // of a view: from the first element of what it shows
 };
 
 class LinkedProgram {

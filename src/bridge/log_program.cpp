@@ -68,8 +68,10 @@ std::string describe(const LoggedTensor& value) {
 }  // namespace
 
 LogProgram::LogProgram(const OpLog& log, std::span<const LogValue> inputs,
-                       std::span<const LogValue> outputs)
-    : ambients_(log.ambients()), register_of_(log.values().size(), -1) {
+                       std::span<const LogValue> outputs, std::span<const ScalarId> scalars)
+    : scalars_(scalars.begin(), scalars.end()),
+      ambients_(log.ambients()),
+      register_of_(log.values().size(), -1) {
   for (LogValue value : inputs) {
     inputs_.push_back(reg(value));
     input_texts_.push_back(describe(log.values()[value]));
@@ -122,6 +124,18 @@ void LogProgram::make_constants(const OpLog& log, const std::vector<bool>& live,
   }
 }
 
+std::vector<LogProgram::ScalarUse> LogProgram::scalar_uses(const LogItem& item) const {
+  std::vector<ScalarUse> uses;
+  for (const LogScalar& scalar : item.scalars) {
+    const auto at = std::find(scalars_.begin(), scalars_.end(), scalar.id);
+    if (at == scalars_.end())
+      throw Error(item.op->name.str() + " takes a number that is not among the program's scalars");
+    uses.push_back({scalar.argument, scalar.element, scalar.is_tensor,
+                    static_cast<uint32_t>(at - scalars_.begin())});
+  }
+  return uses;
+}
+
 void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
                             std::span<const LogValue> outputs) {
   std::vector<bool> later(log.values().size());  // read after the step at hand
@@ -152,7 +166,7 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) continue;
     const LogItem& item = log.items()[i];
-    Step step{item.op->handle, item.arguments, {}, {}, item.ambient};
+    Step step{item.op->handle, item.arguments, {}, scalar_uses(item), {}, item.ambient};
     for (size_t s = 0; s < item.slots.size(); ++s) {
       const LogSlot& slot = item.slots[s];
       Slot linked{slot.argument, slot.is_list, slot.is_optional_list, {}, last_uses[i][s]};
@@ -195,15 +209,27 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
 
 namespace {
 
-// Whether it may raise depends on what is in its tensors. All else that an op checks is guarded.
-bool may_fail(const LogItem& item) {
+// A number that does not fit the type it is converted to, a division by 0. As a tensor beside
+// tensors of floating point it is converted without a check.
+bool number_may_fail(const OpLog& log, const LogItem& item) {
+  const auto is_float = [&](LogValue result) {
+    return result >= 0 && c10::isFloatingType(log.values()[result].dtype);
+  };
+  return std::any_of(item.scalars.begin(), item.scalars.end(), [&](const LogScalar& scalar) {
+    return !scalar.is_tensor || !std::all_of(item.results.begin(), item.results.end(), is_float);
+  });
+}
+
+// Whether it may raise depends on what is in its tensors, or on a number. All else that an op
+// checks is guarded.
+bool may_fail(const OpLog& log, const LogItem& item) {
   static constexpr std::string_view kChecked[] = {
       "index",         "embedding", "gather",     "scatter",       "nll_loss",
       "cross_entropy", "::take",    "::put",      "one_hot",       "linalg",
       "cholesky",      "inverse",   "::lu",       "multinomial",   "bernoulli",
       "normal",        "poisson",   "ctc_loss",   "margin_loss",   "repeat_interleave",
       "bincount",      "assert",    "max_unpool", "segment_reduce"};
-  if (item.op->is_custom) return true;
+  if (item.op->is_custom || number_may_fail(log, item)) return true;
   const std::string name = item.op->name.str();
   return std::any_of(std::begin(kChecked), std::end(kChecked),
                      [&](std::string_view part) { return name.find(part) != std::string::npos; });
@@ -221,7 +247,7 @@ void LogProgram::find_saved(const OpLog& log, const std::vector<bool>& live,
     if (!live[i]) continue;
     const LogItem& item = log.items()[i];
     if (item.op->is_custom && (item.op->is_mutable || item.op->traits.effect)) return;
-    is_needed = is_needed || (!written.empty() && may_fail(item));
+    is_needed = is_needed || (!written.empty() && may_fail(log, item));
     for (LogValue value : item.written) {
       const LoggedTensor& tensor = log.values()[value];
       if (!log.is_input_memory(tensor.memory)) continue;
@@ -247,6 +273,13 @@ LogProgram::Saved LogProgram::save(const std::vector<at::Tensor>& inputs) const 
 
 namespace {
 
+// A list is shared with the program, which stays as it is.
+c10::IValue with_element(const c10::IValue& list, int32_t index, const c10::Scalar& number) {
+  auto copy = list.toList().copy();
+  copy.set(static_cast<size_t>(index), number);
+  return copy;
+}
+
 at::Tensor take(std::vector<at::Tensor>& registers, int32_t reg, bool last) {
   if (reg < 0) return {};
   return last ? std::move(registers[reg]) : registers[reg];
@@ -254,8 +287,20 @@ at::Tensor take(std::vector<at::Tensor>& registers, int32_t reg, bool last) {
 
 }  // namespace
 
-void LogProgram::execute(const Step& step, std::vector<at::Tensor>& registers, Stack& stack) const {
+void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
+  std::vector<at::Tensor>& registers = state.registers;
   stack.assign(step.arguments.begin(), step.arguments.end());
+  for (const ScalarUse& use : step.scalars) {
+    c10::IValue& argument = stack[use.argument];
+    if (!state.scalar_tensors.empty())
+      argument = state.scalar_tensors[use.index];
+    else if (use.is_tensor)
+      argument = number_as_tensor(state.scalars[use.index]);
+    else if (use.element < 0)
+      argument = state.scalars[use.index];
+    else
+      argument = with_element(argument, use.element, state.scalars[use.index]);
+  }
   for (const Slot& slot : step.slots) {
     c10::IValue& argument = stack[slot.argument];
     if (!slot.is_list) {
@@ -294,11 +339,11 @@ void LogProgram::execute(const Step& step, std::vector<at::Tensor>& registers, S
   stack.clear();
 }
 
-void LogProgram::steps(std::vector<at::Tensor>& registers, OpAmbientScope* ambient) const {
+void LogProgram::steps(State& state, OpAmbientScope* ambient) const {
   Stack stack;
   for (const Step& step : steps_) {
     if (ambient) ambient->enter(ambients_[step.ambient]);
-    execute(step, registers, stack);
+    execute(step, state, stack);
   }
 }
 
@@ -317,17 +362,26 @@ std::vector<at::Tensor> LogProgram::start(std::vector<at::Tensor> inputs, Mode m
   return registers;
 }
 
-std::vector<at::Tensor> LogProgram::run(std::vector<at::Tensor> inputs) const {
+std::vector<at::Tensor> LogProgram::results(const State& state) const {
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(outputs_.size());
+  for (int32_t reg : outputs_) outputs.push_back(reg < 0 ? at::Tensor() : state.registers[reg]);
+  return outputs;
+}
+
+std::vector<at::Tensor> LogProgram::run(std::vector<at::Tensor> inputs,
+                                        std::span<const c10::Scalar> scalars) const {
+  SMELT_CHECK(scalars.size() == scalars_.size(), "a program got another number of scalars");
   count(Counter::runs);
   const Saved saved = save(inputs);
-  std::vector<at::Tensor> registers = start(std::move(inputs), Mode::run);
+  State state{start(std::move(inputs), Mode::run), scalars, {}};
   GeneratorStates states(generators_);
   try {
     if (one_ambient_) {
-      steps(registers, nullptr);
+      steps(state, nullptr);
     } else {
       OpAmbientScope ambient(ambients_[0]);
-      steps(registers, &ambient);
+      steps(state, &ambient);
     }
   } catch (...) {
     states.restore();
@@ -335,10 +389,7 @@ std::vector<at::Tensor> LogProgram::run(std::vector<at::Tensor> inputs) const {
     for (const auto& [tensor, before] : saved) tensor.copy_(before);
     throw;
   }
-  std::vector<at::Tensor> outputs;
-  outputs.reserve(outputs_.size());
-  for (int32_t reg : outputs_) outputs.push_back(reg < 0 ? at::Tensor() : registers[reg]);
-  return outputs;
+  return results(state);
 }
 
 // torch.div(3, 2): nothing in it is a tensor that a recorder could follow.
@@ -347,7 +398,7 @@ void LogProgram::refuse_ops_on_numbers() const {
   for (const Constant& constant : constants_)
     is_number[constant.reg] = constant.tensor.unsafeGetTensorImpl()->is_wrapped_number();
   for (const Step& step : steps_) {
-    bool tensors = false, numbers = false;
+    bool tensors = false, numbers = !step.scalars.empty();
     for (const Slot& slot : step.slots)
       for (int32_t reg : slot.registers)
         if (reg >= 0) (is_number[reg] ? numbers : tensors) = true;
@@ -355,14 +406,22 @@ void LogProgram::refuse_ops_on_numbers() const {
   }
 }
 
-std::vector<at::Tensor> LogProgram::replay(std::vector<at::Tensor> twins) const {
+bool LogProgram::numbers_are_tensors() const {
+  for (const Step& step : steps_)
+    for (const ScalarUse& use : step.scalars)
+      if (!use.is_tensor) return false;
+  return true;
+}
+
+std::vector<at::Tensor> LogProgram::replay(std::vector<at::Tensor> twins,
+                                           std::vector<at::Tensor> scalars) const {
+  SMELT_CHECK(scalars.size() == scalars_.size() && numbers_are_tensors(),
+              "a number that changes would be part of a graph");
   refuse_ops_on_numbers();
   OpAmbientScope ambient(ambients_[0]);
-  std::vector<at::Tensor> registers = start(std::move(twins), Mode::replay);
-  steps(registers, &ambient);
-  std::vector<at::Tensor> outputs;
-  for (int32_t reg : outputs_) outputs.push_back(reg < 0 ? at::Tensor() : registers[reg]);
-  return outputs;
+  State state{start(std::move(twins), Mode::replay), {}, std::move(scalars)};
+  steps(state, &ambient);
+  return results(state);
 }
 
 namespace {
@@ -385,6 +444,18 @@ void print(std::ostream& out, const c10::IValue& value) {
 }
 
 }  // namespace
+
+// Of no tensor, or of a run-time scalar, s0.
+void LogProgram::print_argument(std::ostream& out, const Step& step, size_t index) const {
+  const char* separator = "";
+  for (const ScalarUse& use : step.scalars) {
+    if (use.argument != index) continue;
+    out << separator << "s" << use.index;
+    if (use.element >= 0) out << " at " << use.element;
+    separator = ", ";
+  }
+  if (*separator == '\0') print(out, step.arguments[index]);
+}
 
 std::string LogProgram::str() const {
   std::ostringstream out;
@@ -411,7 +482,7 @@ std::string LogProgram::str() const {
       const auto slot = std::find_if(step.slots.begin(), step.slots.end(),
                                      [&](const Slot& other) { return other.argument == i; });
       if (slot == step.slots.end()) {
-        print(out, step.arguments[i]);
+        print_argument(out, step, i);
         continue;
       }
       out << (slot->is_list ? "[" : "");

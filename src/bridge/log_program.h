@@ -7,6 +7,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include <iosfwd>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,13 +21,18 @@ namespace smelt {
 class LogProgram {
  public:
   // Ops that nobody needs are left out.
-  LogProgram(const OpLog& log, std::span<const LogValue> inputs, std::span<const LogValue> outputs);
+  // `scalars`: the run-time scalars in the order that run() takes them.
+  LogProgram(const OpLog& log, std::span<const LogValue> inputs, std::span<const LogValue> outputs,
+             std::span<const ScalarId> scalars = {});
 
   // Under the ambient the log started with. Thread-safe. If it throws, the random generators are as
   // they were before.
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const;
-  // The same under a recorder, on twins, from whichever ambient.
-  std::vector<at::Tensor> replay(std::vector<at::Tensor> twins) const;
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,
+                              std::span<const c10::Scalar> scalars = {}) const;
+  // The same under a recorder, on twins, from whichever ambient. `scalars`: tensors that stand for
+  // the run-time scalars; numbers_are_tensors() must hold.
+  std::vector<at::Tensor> replay(std::vector<at::Tensor> twins,
+                                 std::vector<at::Tensor> scalars = {}) const;
 
   // A run that failed has changed nothing that the caller can see.
   bool fails_cleanly() const { return fails_cleanly_; }
@@ -35,6 +41,9 @@ class LogProgram {
   // Some op changes a tensor in place.
   bool writes() const { return writes_; }
   size_t ops() const { return steps_.size(); }
+  const std::vector<ScalarId>& scalars() const { return scalars_; }
+  // All that ops do with run-time scalars is to take them as tensors.
+  bool numbers_are_tensors() const;
   const std::vector<at::Generator>& generators() const { return generators_; }
   // One line per op.
   std::string str() const;
@@ -47,10 +56,17 @@ class LogProgram {
     std::vector<int32_t> registers;  // -1: none
     std::vector<bool> last;          // nobody reads the register after this
   };
+  struct ScalarUse {
+    uint32_t argument;
+    int32_t element;  // of a list, -1: it is the argument
+    bool is_tensor;
+    uint32_t index;  // into scalars_
+  };
   struct Step {
     c10::OperatorHandle op;
     std::vector<c10::IValue> arguments;
     std::vector<Slot> slots;
+    std::vector<ScalarUse> scalars;
     std::vector<int32_t> results;  // a register; -1: not needed
     int32_t ambient;
   };
@@ -60,6 +76,13 @@ class LogProgram {
     bool shared;  // nobody changes it or gets hold of it
   };
   enum class Mode : uint8_t { run, replay };
+  // What a run is about: registers, and the run-time scalars as numbers or, under a recorder, as
+  // tensors.
+  struct State {
+    std::vector<at::Tensor> registers;
+    std::span<const c10::Scalar> scalars;
+    std::vector<at::Tensor> scalar_tensors;
+  };
   using Saved = std::vector<std::pair<at::Tensor, at::Tensor>>;  // a tensor and what was in it
 
   void make_steps(const OpLog& log, const std::vector<bool>& live,
@@ -71,12 +94,15 @@ class LogProgram {
   Saved save(const std::vector<at::Tensor>& inputs) const;
   int32_t reg(LogValue value);
   void refuse_ops_on_numbers() const;
-  void steps(std::vector<at::Tensor>& registers, OpAmbientScope* ambient) const;
-  void execute(const Step& step, std::vector<at::Tensor>& registers,
-               std::vector<c10::IValue>& stack) const;
+  void print_argument(std::ostream& out, const Step& step, size_t index) const;
+  std::vector<ScalarUse> scalar_uses(const LogItem& item) const;
+  void steps(State& state, OpAmbientScope* ambient) const;
+  void execute(const Step& step, State& state, std::vector<c10::IValue>& stack) const;
   std::vector<at::Tensor> start(std::vector<at::Tensor> inputs, Mode mode) const;
+  std::vector<at::Tensor> results(const State& state) const;
 
   std::vector<Step> steps_;
+  std::vector<ScalarId> scalars_;
   std::vector<Constant> constants_;
   std::vector<int32_t> inputs_;   // registers
   std::vector<int32_t> outputs_;  // registers; -1: undefined

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <functional>
 
@@ -145,9 +146,102 @@ TEST(GraphProgram, RunsAGraphWhereThereIsNothingForAutograd) {
 
   Traced tracked(code, {at::ones({2}).set_requires_grad(true)});
   const GraphProgram fallback(tracked.log, tracked.inputs, tracked.outputs,
-                              GraphProgram::Want::fastest);
+                              GraphProgram::Want::graph);
   EXPECT_FALSE(fallback.graph());
   EXPECT_EQ(fallback.refusal(), "its results take part in autograd");
+}
+
+TEST(GraphProgram, RunsForwardAndBackwardGraphsForAutograd) {
+  const Code code = [](const Tensors& in) -> Tensors { return {(in[0] * in[1]).sin()}; };
+  const at::Tensor weight = at::full({2}, 3.0).set_requires_grad(true);
+  Traced traced(code, {at::ones({2}), weight});
+  const GraphProgram program(traced.log, traced.inputs, traced.outputs,
+                             GraphProgram::Want::interpreted);
+  ASSERT_TRUE(program.training()) << program.refusal();
+  const at::Tensor input = at::full({2}, 0.5);
+  const at::Tensor result = program.run({input, weight})[0];
+  EXPECT_EQ(result.grad_fn()->name(), "SmeltBackward");
+  EXPECT_TRUE(at::allclose(result, (input * weight).sin()));
+  result.sum().backward();
+  EXPECT_TRUE(at::allclose(weight.grad(), input * (input * weight).cos()));
+}
+
+// Stand-ins for numbers as PyTorch's C++ functions take them.
+class Numbers final : public StandIns {
+ public:
+  struct Number final : c10::SymNodeImpl {
+    Number(Numbers* numbers, ScalarId id, double value) : owner(numbers), id(id), value(value) {}
+    bool is_int() override { return false; }
+    bool is_float() override { return true; }
+    bool is_bool() override { return false; }
+    double guard_float(const char*, int64_t) override {
+      owner->look_at(id);
+      return value;
+    }
+    Numbers* owner;
+    ScalarId id;
+    double value;
+  };
+  c10::Scalar make(ScalarId id, double value) {
+    return c10::SymFloat(c10::SymNode(c10::make_intrusive<Number>(this, id, value)));
+  }
+  std::optional<Found> find(const c10::SymNodeImpl& node) override {
+    const auto* number = dynamic_cast<const Number*>(&node);
+    if (number == nullptr) return std::nullopt;
+    return Found{number->id, number->value};
+  }
+  std::optional<Found> find(const at::Tensor&) override { return std::nullopt; }
+  void look_at(ScalarId id) override { looked_at.push_back(id); }
+  void reach() override { ++ops; }
+
+  std::vector<ScalarId> looked_at;
+  size_t ops = 0;
+};
+
+TEST(LogProgram, TakesNumbersAtRunTime) {
+  Numbers numbers;
+  const at::Tensor x = at::arange(4).to(at::kFloat);
+  OpLog log;
+  const LogValue input = log.add_input(x);
+  log.resume();
+  log.set_stand_ins(&numbers);
+  const at::Tensor low = x.clamp_min(numbers.make(7, 1.5));
+  const std::vector<at::Tensor> sums =
+      at::_foreach_add({low, x}, {numbers.make(7, 1.5), numbers.make(9, 2.0)});
+  log.set_stand_ins(nullptr);
+  log.pause();
+  EXPECT_FALSE(log.take_trouble());
+  EXPECT_EQ(numbers.ops, 2u);
+  EXPECT_TRUE(numbers.looked_at.empty());
+  EXPECT_TRUE(at::equal(sums[0], x.clamp_min(1.5) + 1.5));
+
+  const LogValue inputs[] = {input};
+  const LogValue outputs[] = {log.find(sums[0]), log.find(sums[1])};
+  const ScalarId scalars[] = {9, 7};
+  const LogProgram program(log, inputs, outputs, scalars);
+  const c10::Scalar values[] = {-3.0, 0.25};
+  const Tensors results = program.run({x}, values);
+  EXPECT_TRUE(at::equal(results[0], x.clamp_min(0.25) + 0.25));
+  EXPECT_TRUE(at::equal(results[1], x - 3.0));
+  EXPECT_NE(program.str().find("s1"), std::string::npos);
+
+  const GraphProgram graph(log, inputs, outputs, GraphProgram::Want::graph, scalars);
+  EXPECT_FALSE(graph.graph());
+  EXPECT_NE(graph.refusal().find("takes a number that changes"), std::string::npos);
+}
+
+TEST(LogProgram, NumbersThatDecideAboutShapesAreLookedAt) {
+  Numbers numbers;
+  OpLog log;
+  log.resume();
+  log.set_stand_ins(&numbers);
+  const at::Tensor made = at::arange(numbers.make(3, 4.0));
+  log.set_stand_ins(nullptr);
+  log.pause();
+  EXPECT_EQ(made.numel(), 4);
+  EXPECT_EQ(numbers.looked_at, std::vector<ScalarId>{3});
+  ASSERT_EQ(log.items().size(), 1u);
+  EXPECT_TRUE(log.items()[0].scalars.empty());
 }
 
 }  // namespace

@@ -12,23 +12,24 @@
 #include "bridge/evaluate.h"
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/overlap.h"
-#include "compile/compile.h"
 #include "graph/effects.h"
 
 namespace smelt {
 
-RecordedGraph::Impl::Impl(Recorded recorded)
+RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
     : graph(std::move(recorded.graph)),
       captured(std::move(recorded.captured)),
       returned_input(std::move(recorded.returned_input)),
       same_argument(std::move(recorded.same_argument)),
       default_dtype(recorded.default_dtype) {
-  PassOptions options;
-  options.evaluate = [&](const Graph& in, const Node& node) {
+  options.passes.evaluate = [&](const Graph& in, const Node& node) {
     return evaluate_node(in, node, recorded.opaque);
   };
-  Program lowered = compile(graph, options, record);
-  count(Counter::ops_fallback, static_cast<int64_t>(lowered.steps.size()));
+  Program lowered = compile(graph, std::move(options), record);
+  int64_t calls = 0;
+  for (const Step& step : lowered.steps) calls += step.kernel < 0;
+  count(Counter::ops_fallback, calls);
+  count(Counter::ops_native, static_cast<int64_t>(graph.nodes.size()) - calls);
   if (log_enabled(Log::graph)) log(Log::graph, "\n" + graph.str());
   if (log_enabled(Log::perf)) log(Log::perf, "\n" + record.str());
   for (const Node& node : graph.nodes) {

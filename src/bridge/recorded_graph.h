@@ -8,6 +8,7 @@
 #include "base/record.h"
 #include "bridge/linked_program.h"
 #include "capture/dispatch/recorder.h"
+#include "compile/compile.h"
 #include "graph/graph.h"
 #include "smelt/smelt.h"
 
@@ -15,7 +16,7 @@ namespace smelt {
 
 struct RecordedGraph::Impl {
   // Improves and lowers a finished recording.
-  explicit Impl(Recorded recorded);
+  explicit Impl(Recorded recorded, CompileOptions options = {});
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments) const;
   // For a caller who knows that types and default dtype are the recorded ones. Nothing if the graph
@@ -44,5 +45,9 @@ struct RecordedGraph::Impl {
   std::vector<size_t> written_;  // inputs that the program changes
   bool offsets_matter_ = false;  // some op addresses storage absolutely
 };
+
+// smelt::record (include/smelt/smelt.h) with a choice of how the graph is compiled.
+RecordedGraph record_as(const Function& function, const std::vector<at::Tensor>& arguments,
+                        const DynamicShapes& dynamic_shapes, const CompileOptions& options);
 
 }  // namespace smelt

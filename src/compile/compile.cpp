@@ -4,27 +4,54 @@
 
 #include "base/counters.h"
 #include "base/log.h"
+#include "compile/kernels.h"
 
 namespace smelt {
+namespace {
 
-Program compile(Graph& graph, const PassOptions& options, Record& record) {
-  using Clock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Nothing is lost if machine code can't be made: the nodes are called then.
+Program lower_with_kernels(const Graph& graph, const CompileOptions& options, Record& record) {
+  try {
+    const Schedule schedule = make_schedule(graph, options.schedule, record);
+    if (log_enabled(Log::schedule)) log(Log::schedule, "\n" + schedule.str(graph));
+    if (log_enabled(Log::code))
+      for (const ScheduledKernel& scheduled : schedule.kernels)
+        log(Log::code, "\n" + scheduled.kernel.str());
+    return lower(graph, schedule, make_kernels(schedule, options, record));
+  } catch (const InternalError& error) {
+    warn_once("kernels could not be made, and PyTorch's are called instead: " +
+              std::string(error.what()));
+    return lower(graph);
+  }
+}
+
+}  // namespace
+
+Program compile(Graph& graph, CompileOptions options, Record& record) {
   const auto start = Clock::now();
+  if (options.engine == Engine::native && cpu_target() == "none") options.engine = Engine::calls;
+  options.schedule.kernels = options.engine != Engine::calls;
+  options.passes.decompose = options.schedule.kernels;
 
-  run_passes(graph, options, record);
+  run_passes(graph, options.passes, record);
 
   const auto lowering = Clock::now();
-  Program program = lower(graph);
-  const auto end = Clock::now();
-
+  Program program =
+      options.schedule.kernels ? lower_with_kernels(graph, options, record) : lower(graph);
   record.entries.push_back({.stage = "compile",
                             .name = "lower",
-                            .seconds = std::chrono::duration<double>(end - lowering).count(),
+                            .seconds = seconds_since(lowering),
                             .changed = true,
                             .note = std::to_string(program.steps.size()) + " steps, " +
                                     std::to_string(program.registers) + " registers"});
   count(Counter::compile_ns,
-        std::chrono::duration_cast<std::chrono::nanoseconds>(end - start).count());
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
   if (log_enabled(Log::program)) log(Log::program, program.str());
   return program;
 }

@@ -1,7 +1,7 @@
-// One step per node. What is decided here is how long a tensor lives: a register is released after
-// the last step that reads it and given to a later result, so that memory goes back as early as in
-// eager code that drops its variables at once. A view keeps its storage alive by itself (the
-// Machine's tensors are counted), so a chain of views needs no care.
+// One step per unit of the schedule. What is decided here is how long a tensor lives: a register is
+// released after the last step that reads it and given to a later result, so that memory goes back
+// as early as in eager code that drops its variables at once. A view keeps its storage alive by
+// itself (the Machine's tensors are counted), so a chain of views needs no care.
 
 #include <functional>
 #include <limits>
@@ -9,24 +9,47 @@
 
 #include "base/error.h"
 #include "compile/compile.h"
+#include "compile/reuse.h"
 #include "passes/ownership.h"
 
 namespace smelt {
 namespace {
 
-constexpr NodeId kForever = std::numeric_limits<NodeId>::max();
+constexpr int kForever = std::numeric_limits<int>::max();
 
 static_assert(static_cast<int>(Source::argument) == 0 && static_cast<int>(Source::captured) == 1 &&
               static_cast<int>(Source::grad) == 2);  // as Program::str names them
 
-// By value: the last node that reads it, -1 if none does, kForever for what outlives the steps.
-std::vector<NodeId> last_readers(const Graph& graph) {
-  std::vector<NodeId> last(graph.values.size(), -1);
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (const Arg& arg : graph.nodes[i].args) {
-      each_ref(arg, [&](Ref ref) { last[ref.id] = static_cast<NodeId>(i); });
-    }
+// What a unit of the schedule reads and makes.
+struct Access {
+  std::vector<ValueId> reads, makes;
+};
+
+Access access_of(const Graph& graph, const Schedule& schedule, const Unit& unit) {
+  Access access;
+  if (unit.node >= 0) {
+    const Node& node = graph.nodes[unit.node];
+    for (const Arg& arg : node.args)
+      each_ref(arg, [&](Ref ref) { access.reads.push_back(ref.id); });
+    access.makes = node.results;
+    return access;
   }
+  const ScheduledKernel& scheduled = schedule.kernels[unit.kernel];
+  for (size_t i = 0; i < scheduled.buffers.size(); ++i) {
+    const ValueId value = scheduled.buffers[i];
+    if (value < 0) continue;
+    const bool read = scheduled.kernel.buffers[i].kind == loops::Buffer::Kind::input;
+    (read ? access.reads : access.makes).push_back(value);
+  }
+  return access;
+}
+
+// By value: the position of the last unit that reads it, -1 if none does, kForever for what
+// outlives the steps.
+std::vector<int> last_readers(const Graph& graph, const std::vector<Access>& accesses) {
+  std::vector<int> last(graph.values.size(), -1);
+  for (size_t i = 0; i < accesses.size(); ++i)
+    for (ValueId value : accesses[i].reads) last[value] = static_cast<int>(i);
   for (const Input& input : graph.inputs) last[input.value] = kForever;
   for (const Constant& constant : graph.constants) last[constant.value] = kForever;
   for (ValueId output : graph.outputs) {
@@ -55,13 +78,17 @@ SymbolBinding bind(const Graph& graph, int symbol) {
 
 class Lowering {
  public:
-  explicit Lowering(const Graph& graph)
+  Lowering(const Graph& graph, const Schedule& schedule)
       : graph_(graph),
-        last_reader_(last_readers(graph)),
+        schedule_(schedule),
         visible_(visible_views(graph)),
-        register_of_(graph.values.size(), -1) {}
+        register_of_(graph.values.size(), -1) {
+    for (const Unit& unit : schedule.order) accesses_.push_back(access_of(graph, schedule, unit));
+    last_reader_ = last_readers(graph, accesses_);
+  }
 
-  Program run() {
+  Program run(std::vector<KernelCode> kernels) {
+    program_.kernels = std::move(kernels);
     program_.symbols = graph_.symbols;
     program_.symbols.set_locator(nullptr);  // of the recorder, which the program outlives
     for (size_t i = 0; i < graph_.symbols.symbols().size(); ++i) {
@@ -77,7 +104,7 @@ class Lowering {
       program_.constants.push_back(
           {.reg = take(constant.value), .data = constant.data, .digest = constant.digest});
     }
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) add_step(static_cast<NodeId>(i));
+    for (size_t i = 0; i < schedule_.order.size(); ++i) add_step(static_cast<int>(i));
     for (const ValueId output : graph_.outputs) {
       program_.outputs.push_back(output < 0 ? -1 : register_of_[output]);
     }
@@ -97,25 +124,35 @@ class Lowering {
     return register_of_[value] = reg;
   }
 
-  void add_step(NodeId id) {
-    const Node& node = graph_.nodes[id];
+  void add_step(int position) {
+    const Unit& unit = schedule_.order[position];
     Step step;
-    step.op = node.op.str();
-    step.args = node.args;
-    step.visible = visible_[id];
-    step.grad = node.traits.grad;
+    if (unit.node >= 0) {
+      const Node& node = graph_.nodes[unit.node];
+      step.op = node.op.str();
+      step.args = node.args;
+      step.visible = visible_[unit.node];
+      step.grad = node.traits.grad;
+      step.view_offset = step.visible ? std::nullopt : view_offset(node);
+    } else {
+      step.op = schedule_.kernels[unit.kernel].kernel.name;
+      step.kernel = unit.kernel;
+      for (ValueId value : accesses_[position].reads) step.args.emplace_back(Ref{value});
+    }
     // Results first: a step reads its arguments while it writes them.
-    for (const ValueId result : node.results) {
-      const bool read = result >= 0 && last_reader_[result] >= 0;
+    for (const ValueId result : accesses_[position].makes) {
+      const bool read = result >= 0 && (unit.kernel >= 0 || last_reader_[result] >= 0);
       step.results.push_back(read ? take(result) : -1);
       step.types.push_back(result >= 0 ? graph_.type(result) : TensorType());
     }
+    if (unit.kernel >= 0) plan_reuse(position, step);
     for (Arg& arg : step.args) {
       each_ref(arg, [&](Ref& ref) {
         const ValueId value = ref.id;
         ref.id = register_of_[value];
-        if (last_reader_[value] != id) return;
-        last_reader_[value] = kForever;  // released once, however often the node reads it
+        SMELT_CHECK(ref.id >= 0, "a step reads %" + std::to_string(value) + ", which none makes");
+        if (last_reader_[value] != position) return;
+        last_reader_[value] = kForever;  // released once, however often the step reads it
         step.release.push_back(ref.id);
       });
     }
@@ -123,8 +160,31 @@ class Lowering {
     program_.steps.push_back(std::move(step));
   }
 
+  std::optional<int64_t> view_offset(const Node& node) const {
+    if (!node.traits.view || !node.traits.is_pure() || node.results.size() != 1)
+      return std::nullopt;
+    ValueId shown = -1;
+    for (const Arg& arg : node.args)
+      each_ref(arg, [&](Ref ref) { shown = shown < 0 ? ref.id : shown; });
+    const TensorType& from = graph_.type(shown);
+    const TensorType& to = graph_.type(node.results[0]);
+    if (from.dtype != to.dtype || from.conj != to.conj || from.neg != to.neg) return std::nullopt;
+    return (to.offset - from.offset).as_known();
+  }
+
+  void plan_reuse(int position, Step& step) const {
+    const ScheduledKernel& scheduled = schedule_.kernels[step.kernel];
+    std::vector<bool> dying;
+    for (ValueId value : scheduled.buffers)
+      dying.push_back(value >= 0 && last_reader_[value] == position);
+    for (const int input : reusable_inputs(graph_, scheduled, dying))
+      step.reuse.push_back(input < 0 ? -1 : register_of_[scheduled.buffers[input]]);
+  }
+
   const Graph& graph_;
-  std::vector<NodeId> last_reader_;
+  const Schedule& schedule_;
+  std::vector<Access> accesses_;  // by position in the schedule
+  std::vector<int> last_reader_;
   std::vector<bool> visible_;
   std::vector<Register> register_of_;
   std::priority_queue<Register, std::vector<Register>, std::greater<>> free_;
@@ -133,6 +193,15 @@ class Lowering {
 
 }  // namespace
 
-Program lower(const Graph& graph) { return Lowering(graph).run(); }
+Program lower(const Graph& graph) {
+  Schedule schedule;
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    schedule.order.push_back({.node = static_cast<NodeId>(i)});
+  return lower(graph, schedule, {});
+}
+
+Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelCode> kernels) {
+  return Lowering(graph, schedule).run(std::move(kernels));
+}
 
 }  // namespace smelt

@@ -38,6 +38,7 @@ TEST_P(Passes, DoWhatTheirCasesSay) {
     graph.verify();
     PassOptions options;
     options.evaluate = evaluate;
+    options.decompose = true;
     Record record;
     run_pass(graph, pass, options, record);
     const std::string once = graph.str();

@@ -25,8 +25,9 @@ using Evaluator =
 
 struct PassOptions {
   std::set<std::string>
-      disabled;        // names of passes to skip; an unknown one is an Error that lists all
-  Evaluator evaluate;  // empty: constants are not folded
+      disabled;            // names of passes to skip; an unknown one is an Error that lists all
+  Evaluator evaluate;      // empty: constants are not folded
+  bool decompose = false;  // kernels will be made: compound ops become simple ones
   // After each pass check the graph, and the pass's "changed" against the graph's hash.
   bool verify = true;
 };

@@ -33,12 +33,15 @@ std::string binding_line(const Program& program, size_t index) {
 // "%3, _ = aten::sort(%0, 1, false): f32[2], _  visible  release %0"
 std::string step_line(const Step& step) {
   std::string line = step.results.empty() ? "" : names(step.results) + " = ";
-  line += step.op + "(" + join(step.args, [](const Arg& arg) { return str(arg); }) + ")";
+  line += (step.kernel >= 0 ? "kernel " : "") + step.op + "(" +
+          join(step.args, [](const Arg& arg) { return str(arg); }) + ")";
   for (size_t i = 0; i < step.results.size(); ++i) {
     line += (i == 0 ? ": " : ", ") + (step.results[i] < 0 ? "_" : step.types.at(i).str());
   }
   if (step.visible) line += "  visible";
   if (step.grad) line += "  grad";
+  for (size_t i = 0; i < step.reuse.size(); ++i)
+    if (step.reuse[i] >= 0) line += "  " + name(step.results[i]) + " in " + name(step.reuse[i]);
   if (!step.release.empty()) line += "  release " + names(step.release);
   return line;
 }

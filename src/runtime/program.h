@@ -1,7 +1,10 @@
 // A Program: what runs. Plain data without pointers into the compiler; registers instead of values.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,14 +16,42 @@ namespace smelt {
 
 using Register = int32_t;
 
+// A kernel ready to run, and how to start it. Its work is cut into units that threads share.
+struct KernelCode {
+  enum class Buffer : uint8_t { input, output, scratch };
+
+  std::string name;
+  std::vector<Buffer> buffers;
+  Sizes sizes;  // what it is given at run time: the sizes in it that depend on symbols
+  // Runs the units [begin, end); false: an index was out of range, or an integer division by 0.
+  using Function = bool (*)(void* const* buffers, const int64_t* sizes, const uint64_t* params,
+                            int64_t begin, int64_t end, std::byte* scratch);
+  Function run = nullptr;
+  Size units = 0;
+  Size unit_cost = 0;  // cycles, roughly
+  size_t scratch_bytes = 0;
+  bool ordered = false;               // all units on one thread
+  std::shared_ptr<const void> owner;  // of the code
+  // In the place of `run` where kernels are interpreted.
+  std::function<bool(void* const* buffers, const int64_t* sizes)> interpret;
+};
+
 struct Step {
-  std::string op;                 // "aten::mm", "smelt::write"
-  std::vector<Arg> args;          // Ref is a register
+  std::string op;         // "aten::mm", "smelt::write"; of a kernel its name
+  int32_t kernel = -1;    // >= 0: runs that kernel; args are the input buffers in order, results
+                          // the output buffers
+  std::vector<Arg> args;  // Ref is a register
   std::vector<Register> results;  // -1: not kept
   std::vector<Register> release;  // registers whose tensor nobody reads after this step
+  // Of a kernel, per result: the released register whose memory it may take, if nobody else holds
+  // it; -1: none.
+  std::vector<Register> reuse;
   // The result is a view of a tensor that the caller sees: made so that autograd knows it as a
   // view.
   bool visible = false;
+  // Of any other view of known sizes, of the same dtype: where it begins, in elements from the
+  // first element of what it shows.
+  std::optional<int64_t> view_offset;
   bool grad = false;              // runs with the grad mode on: its kernel looks at it
   std::vector<TensorType> types;  // one per result, for checks; of an undefined one it says nothing
 };
@@ -48,6 +79,7 @@ struct Program {
   int32_t registers = 0;
   std::vector<ProgramInput> inputs;
   std::vector<ProgramConstant> constants;
+  std::vector<KernelCode> kernels;
   std::vector<Step> steps;
   std::vector<Register> outputs;  // -1: None
   SymbolTable symbols;

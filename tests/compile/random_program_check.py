@@ -19,6 +19,7 @@ import faulthandler
 import io
 import json
 import linecache
+import math
 import os
 import random
 import re
@@ -44,6 +45,7 @@ def compile_functions(backend="eager"):
 
         return smelt.compile(fn, backend=backend)
 
+    smelt_compile.rounds = backend != "eager"  # kernels add up in another order
     return {
         "identity": lambda fn: fn,
         "smelt": smelt_compile,
@@ -109,6 +111,17 @@ class Outcome:
         self.status, self.detail, self.raised, self.steps = status, detail, raised, steps
 
 
+NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
+
+
+def is_near(actual, expected):
+    """The same text but for the last digits of floating numbers."""
+    if NUMBER.sub("", actual) != NUMBER.sub("", expected):
+        return False
+    pairs = zip(map(float, NUMBER.findall(actual)), map(float, NUMBER.findall(expected)), strict=True)
+    return all(math.isclose(a, e, rel_tol=1e-4, abs_tol=1e-5) for a, e in pairs)
+
+
 def check(source, compile_function, filename="<random program>"):
     expected = run(source, lambda fn: fn, filename)
     raised = sum("\nerror: None" not in text for text in expected)
@@ -117,7 +130,7 @@ def check(source, compile_function, filename="<random program>"):
     except Exception:
         return Outcome("the harness failed", traceback.format_exc(), raised, len(expected))
     for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
-        if a != e:
+        if a != e and not (getattr(compile_function, "rounds", False) and is_near(a, e)):
             diff = list(difflib.unified_diff(e.splitlines(), a.splitlines(), "plain", "compiled", n=2, lineterm=""))
             changed = next(line for line in diff[2:] if line[0] in "+-")
             what = changed[1:].strip().split(":")[0].split("[")[0]

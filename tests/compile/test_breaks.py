@@ -208,11 +208,18 @@ def dropped_generator(x):
     return z + 1
 
 
-@breaks("autograd", "y.requires_grad_()")
-def requires_grad(x):
-    y = x * 2
-    y.requires_grad_()
+@breaks("autograd", "y.register_hook(lambda g: g * n)", *[(lambda: torch.ones(3, requires_grad=True),)] * 3)
+def hook_with_a_closure(x):
+    y, n = x * 2, len(x)
+    y.register_hook(lambda g: g * n)
     return y * 3
+
+
+@breaks("backward", "y.sum().backward()", *[(lambda: torch.ones(3, requires_grad=True),)] * 3)
+def backward_pass(x):
+    y = x * 2
+    y.sum().backward()
+    return x * 3
 
 
 @breaks("state", "torch.set_default_dtype")

@@ -114,12 +114,16 @@ Result call_getter(Trace& trace, Value attribute, Value object, PyTypeObject* ty
     return call(&trace, {get, ref}, arguments, nullptr);
   }
   if (object.object != nullptr && PyTuple_Check(object.object) &&
-      std::string_view(kind->tp_name) == "_collections._tuplegetter") {
+      std::string_view(kind->tp_name).ends_with("._tuplegetter")) {
     const Object state = Object::steal(PyObject_CallMethod(found, "__reduce__", nullptr));
     if (!state) return {};
     const Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(PyTuple_GET_ITEM(state.get(), 1), 0));
     PyObject* item = kind->tp_descr_get(found, object.object, as_object(type));
     return {item, item == nullptr ? 0 : trace.read_item(object, at, item)};
+  }
+  if (kind == &PyInstanceMethod_Type && object.object != nullptr) {  // pybind11's methods
+    PyObject* function = PyInstanceMethod_GET_FUNCTION(found);
+    return bind_method(trace, field(trace, attribute, names().func, function), object);
   }
   PyObject* result = kind->tp_descr_get(found, object.object, as_object(type));
   if (result == nullptr || !trace.active() || is_constant(result)) return {result, 0};
@@ -307,6 +311,12 @@ Result get_generic(Trace& trace, Value object, PyObject* name, PyObject* fallbac
             born ? trace.adopt(stored, 0) : trace.read_dict({dict.get(), dict_ref}, name, stored);
         return {Py_NewRef(stored), stored_ref};
       }
+      // The class has a number for objects that have none of their own yet: self.n += 1 gives this
+      // one its own.
+      const bool is_default =
+          found != nullptr && (PyLong_CheckExact(found) || PyFloat_CheckExact(found));
+      if (!born && is_default && !trace.is_changed(dict.get(), name))
+        return {held.release(), trace.read(NodeKind::attribute, object, name, 0, found)};
       if (!born) trace.read_absent({dict.get(), dict_ref}, name);
     }
     if (found != nullptr) {
@@ -384,6 +394,8 @@ bool store_through_descriptor(Trace& trace, Value object, PyObject* name, Value 
     trace.effect(value.object ? StepKind::set_attr : StepKind::del_attr,
                  std::span(inputs, value.object ? 3 : 2));
     return false;
+  } else if (is_function_context(object.object) && trace.is_born(object.object)) {
+    return false;  // gone with it: the function that has it is called again
   } else {
     stop_at_change(trace, object, name);
     return false;

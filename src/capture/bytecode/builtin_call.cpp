@@ -135,6 +135,8 @@ bool BuiltinCall::touch(Value v) {
         trace.use({item.object, item.ref});
       else
         known = known && trace.is_tracked(item.object);
+      const Value inside{item.object, item.ref};
+      trace.settle_inside(std::span(&inside, 1));
       Py_DECREF(item.object);
     }
     return known;

@@ -45,7 +45,6 @@ bool is_left_alone(std::string_view module) {
                                                   "torch.testing._comparison",
                                                   "torch.testing._internal.common_utils",
                                                   "torch.utils.hooks",
-                                                  "torch.autograd.graph",
                                                   "torch._higher_order_ops",
                                                   "torch.serialization",
                                                   "smelt",
@@ -75,6 +74,11 @@ bool is_left_alone(std::string_view module) {
                                                   "pdb",
                                                   "bdb",
                                                   "random"};
+  // Plain code among the machinery.
+  static constexpr std::string_view kFollowed[] = {"torch._inductor.test_operators",
+                                                   "torch.fx.traceback",
+                                                   "torch._higher_order_ops.invoke_subgraph"};
+  if (std::ranges::find(kFollowed, module) != std::end(kFollowed)) return false;
   for (std::string_view one : kModules)
     if (module == one || (module.starts_with(one) && module[one.size()] == '.')) return true;
   return false;
@@ -126,6 +130,12 @@ bool is_inspection(PyObject* function) {
   return name.starts_with("is") || name == "_has_code_flag";
 }
 
+// copy.copy, which does what the object's class says; deepcopy() knows objects by their addresses.
+bool is_shallow_copy(PyObject* function) {
+  return module_of(function) == "copy" &&
+         text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname) == "copy";
+}
+
 BreakReason why_left_alone(PyObject* function) {
   const std::string_view module = module_of(function);
   const bool transforms =
@@ -157,6 +167,8 @@ Result call_python(Trace& trace, Value function, std::span<const Value> argument
     return call(&trace, {inner, 0}, arguments, keywords);
   }
   if (is_signature(function.object)) return call_signature(trace, function, arguments, keywords);
+  if (Result result; call_autograd(trace, function, arguments, keywords, &result)) return result;
+  if (!trace.active()) return {call_plainly(function.object, arguments, keywords), 0};
   if (!is_followed(function.object))
     return call_unfollowed(trace, why_left_alone(function.object), function, arguments, keywords);
   return call_function(trace, function, arguments, keywords);
@@ -315,9 +327,9 @@ Result make_plain_object(Trace& trace, PyTypeObject* type, PyTypeObject* base,
   return {object, ref};
 }
 
-// Exceptions: made by calling the class again.
-Result make_exception(Trace& trace, Value type, std::span<const Value> arguments,
-                      PyObject* keywords) {
+// Exceptions and struct sequences: made by calling the class again.
+Result make_by_calling(Trace& trace, Value type, std::span<const Value> arguments,
+                       PyObject* keywords) {
   for (const Value& argument : arguments)
     if (is_constant(argument.object)) trace.use(argument);
   PyObject* object = call_plainly(type.object, arguments, keywords);
@@ -325,6 +337,14 @@ Result make_exception(Trace& trace, Value type, std::span<const Value> arguments
   std::vector<Value> inputs{type};
   inputs.insert(inputs.end(), arguments.begin(), arguments.end());
   return {object, trace.make(StepKind::call, inputs, object, 0, keywords)};
+}
+
+// torch.return_types.max((values, indices))
+bool makes_struct_sequence(PyTypeObject* type, std::span<const Value> arguments) {
+  static PyObject* const fields = PyUnicode_InternFromString("n_sequence_fields");
+  return type->tp_base == &PyTuple_Type && arguments.size() == 1 &&
+         PyTuple_CheckExact(arguments[0].object) && _PyType_Lookup(type, fields) != nullptr &&
+         !PyFunction_Check(_PyType_Lookup(type, names().new_));
 }
 
 Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords) {
@@ -339,8 +359,10 @@ Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, P
     return call(&trace, {own, trace.read_type(meta, names().call, own)}, all, keywords);
   }
   if (meta->tp_call != PyType_Type.tp_call || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
-    if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
-      return make_exception(trace, callee, arguments, keywords);
+    if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) ||
+        std::string_view(type->tp_name) == "torch._C._InferenceMode" ||
+        makes_struct_sequence(type, arguments))
+      return make_by_calling(trace, callee, arguments, keywords);
     return call_unfollowed(trace, BreakReason::c_function, callee, arguments, keywords);
   }
   PyObject* make = type_method(type, names().new_);
@@ -378,8 +400,21 @@ Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, P
     }
   }
   if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) && !own_init)
-    return make_exception(trace, callee, arguments, keywords);
+    return make_by_calling(trace, callee, arguments, keywords);
   return call_unfollowed(trace, BreakReason::c_function, callee, arguments, keywords);
+}
+
+// dict[str, int](): the class behind it, which takes no note of the rest if it is one in C.
+Result call_alias(Trace& trace, Value alias, std::span<const Value> arguments, PyObject* keywords) {
+  const Object origin = Object::steal(PyObject_GetAttrString(alias.object, "__origin__"));
+  if (!origin) return {};
+  const bool is_known = trace.is_tracked(alias.object) || is_constant(alias.object);
+  if (!is_known || !PyType_Check(origin.get()) ||
+      (reinterpret_cast<PyTypeObject*>(origin.get())->tp_flags & Py_TPFLAGS_HEAPTYPE))
+    return call_unfollowed(trace, BreakReason::c_function, alias, arguments, keywords);
+  trace.guard_same(alias);
+  trace.hold(origin.get());
+  return call(&trace, {origin.get(), 0}, arguments, keywords);
 }
 
 bool is_compiled_function(PyObject* object) {
@@ -421,7 +456,7 @@ Result call_compiled(Trace& trace, Value callee, PyObject* function, PyObject* b
 bool is_followed(PyObject* function) {
   return !is_disabled(function) && behind_wrapper(function) == nullptr &&
          (!is_left_alone(module_of(function)) || is_signature_field(function) ||
-          is_inspection(function));
+          is_inspection(function) || is_shallow_copy(function));
 }
 
 PyObject* call_plainly(PyObject* callee, std::span<const Value> arguments, PyObject* keywords) {
@@ -451,6 +486,8 @@ Result call(Trace* trace, Value callee, std::span<const Value> arguments, PyObje
   if (!trace->active()) return {call_plainly(object, arguments, keywords), 0};
   if (call_context_var(trace, callee, arguments, keywords, &result)) return result;
   if (PyType_Check(object)) return call_type(*trace, callee, arguments, keywords);
+  if (Py_TYPE(object) == &Py_GenericAliasType)
+    return call_alias(*trace, callee, arguments, keywords);
   if (is_partial(object)) return call_partial(*trace, callee, arguments, keywords);
   Object function, bound;
   if (unwrap_compiled(object, &function, &bound))

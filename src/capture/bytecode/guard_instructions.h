@@ -28,6 +28,7 @@ enum class GuardOp : uint8_t {
   type_of,
   type_attribute,
   attribute,
+  iterated,
   scalar,
   // Checks
   type,
@@ -41,6 +42,7 @@ enum class GuardOp : uint8_t {
   set,
   absent,
   alias,
+  position,
 };
 
 inline constexpr uint32_t kNoRegister = UINT32_MAX;

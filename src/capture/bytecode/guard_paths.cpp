@@ -1,3 +1,5 @@
+#include <unordered_set>
+
 #include "capture/bytecode/guard_program.h"
 #include "capture/bytecode/guard_text.h"
 
@@ -71,6 +73,7 @@ class Path {
       case NodeKind::type: return "type(" + parent() + ")";
       case NodeKind::type_attribute:
       case NodeKind::attribute: return parent() + "." + text_of(node.key.get());
+      case NodeKind::iterated: return "what " + parent() + " goes over";
       case NodeKind::scalar: return scalar(node);
       case NodeKind::tensor: return "<tensor " + std::to_string(node.index) + ">";
       case NodeKind::result: return "<result " + std::to_string(node.index) + ">";
@@ -150,6 +153,7 @@ std::string wanted_text(const GuardNames& names, const GuardInstruction& check) 
     case GuardOp::same: return "the same " + constant_name(check.object);
     case GuardOp::equal: return show(check.object);
     case GuardOp::length: return "length " + std::to_string(check.number);
+    case GuardOp::position: return "an iterator at element " + std::to_string(check.number);
     case GuardOp::tensor: return check.tensor->str();
     case GuardOp::keys: return "keys " + show(check.object);
     case GuardOp::truth: return truth_text(check.expected);
@@ -198,6 +202,23 @@ std::string lookup_name(const TypeLookup& lookup) {
 std::string lookup_value(PyObject* found) { return found != nullptr ? show(found) : "not there"; }
 
 }  // namespace
+
+std::vector<Ref> paths_behind(const std::vector<Node>& nodes, Ref number) {
+  std::vector<Ref> paths, todo{number};
+  std::unordered_set<Ref> seen{0, number};
+  while (!todo.empty()) {
+    const Ref ref = todo.back();
+    todo.pop_back();
+    const Node& node = nodes[ref];
+    if (node.kind == NodeKind::scalar) {
+      for (const Ref operand : {node.parent, node.second})
+        if (seen.insert(operand).second) todo.push_back(operand);
+    } else if (node.kind < NodeKind::scalar && node.kind != NodeKind::constant) {
+      paths.push_back(ref);
+    }
+  }
+  return paths;
+}
 
 std::string path_text(const std::vector<Node>& nodes, Ref ref, PyObject* code) {
   return Path(nodes, code).text(ref);

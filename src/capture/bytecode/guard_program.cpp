@@ -9,6 +9,7 @@
 #include "capture/bytecode/guard_instructions.h"
 #include "capture/bytecode/guard_text.h"
 #include "capture/bytecode/guard_tier0.h"
+#include "capture/bytecode/lazy_elements.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -46,12 +47,17 @@ class Walk {
   Walk(const Walk&) = delete;
   Walk& operator=(const Walk&) = delete;
 
-  // The instruction that failed; nullptr: none did.
-  const GuardInstruction* run(std::span<PyObject* const> slots) {
+  // The instruction that failed; nullptr: none did. `goes_on`: failures that are passed over.
+  template <typename GoesOn>
+  const GuardInstruction* run(std::span<PyObject* const> slots, const GoesOn& goes_on) {
     for (const GuardInstruction& instruction : code_.instructions) {
-      if (!execute(instruction, slots, registers_.data())) return &instruction;
+      if (!execute(instruction, slots, registers_.data()) && !goes_on(instruction))
+        return &instruction;
     }
     return nullptr;
+  }
+  const GuardInstruction* run(std::span<PyObject* const> slots) {
+    return run(slots, [](const GuardInstruction&) { return false; });
   }
   PyObject** registers() { return registers_.data(); }
 
@@ -197,6 +203,7 @@ void GuardProgram::Impl::find_wanted(const TraceResult& result) {
     wanted.push_back(ref);
   };
   for (const Ref ref : result.program_inputs) want(ref);
+  for (const Ref ref : result.program_scalars) want(ref);
   for (const Step& step : result.steps) {
     for (const Operand& operand : step.inputs) want(operand.ref);
   }
@@ -299,6 +306,7 @@ void GuardProgram::Impl::add_checks(Ref ref) {
   }
   add_if(kGuardEqual, GuardOp::equal, object);
   add_if(kGuardLength, GuardOp::length, nullptr);
+  add_if(kGuardPosition, GuardOp::position, nullptr);
   add_if(kGuardTensor, GuardOp::tensor, nullptr);
   add_if(kGuardKeys, GuardOp::keys, node.keys.get());
   add_if(kGuardTruth, GuardOp::truth, nullptr);
@@ -455,6 +463,22 @@ std::string GuardProgram::explain(PyObject* const* slots, size_t count) const {
   Walk walk(impl_->code);
   const GuardInstruction* failed = walk.run({slots, count});
   return failed != nullptr ? guard_failure(impl_->names, *failed, walk.registers()) : "";
+}
+
+std::vector<std::string> GuardProgram::changed_numbers(PyObject* const* slots, size_t count) const {
+  std::vector<std::string> changed;
+  if (impl_->cleared) return changed;
+  const GuardNames& names = impl_->names;
+  Walk walk(impl_->code);
+  walk.run({slots, count}, [&](const GuardInstruction& failed) {
+    if (failed.op != GuardOp::equal || !fits_scalar(failed.object) ||
+        Py_TYPE(walk.registers()[failed.first]) != Py_TYPE(failed.object))
+      return false;
+    for (const Ref ref : paths_behind(names.nodes, failed.ref))
+      changed.push_back(path_text(names.nodes, ref, names.code.get()));
+    return true;
+  });
+  return changed;
 }
 
 size_t GuardProgram::size() const { return impl_->guards; }

@@ -20,7 +20,7 @@ class GuardProgram {
   ~GuardProgram();
 
   // The nodes whose objects a cached call needs: paths and scalars, in the order of check()'s
-  // registers. The program's inputs come first, each once.
+  // registers. The program's inputs and scalars come first, each once.
   const std::vector<Ref>& wanted() const;
 
   // True if all guards hold; then registers[i] is the object of wanted()[i], a new reference each.
@@ -30,6 +30,10 @@ class GuardProgram {
 
   // Why check() fails for these slots: "self.scale: was 2.0, is 3.0"; empty if it does not.
   std::string explain(PyObject* const* slots, size_t count) const;
+
+  // Paths of numbers, as path_text() writes them, that are guarded by value and have another one
+  // now.
+  std::vector<std::string> changed_numbers(PyObject* const* slots, size_t count) const;
 
   size_t size() const;  // guards
   // One line per guard, "self.layers[0].weight: f32[3, 4] requires_grad".
@@ -46,5 +50,8 @@ class GuardProgram {
 
 // "self.layers[0].weight": how a user would write the path to the node. `code` names the slots.
 std::string path_text(const std::vector<Node>& nodes, Ref ref, PyObject* code);
+
+// The paths to the numbers that a scalar is computed from; of a path, itself.
+std::vector<Ref> paths_behind(const std::vector<Node>& nodes, Ref number);
 
 }  // namespace smelt::bytecode

@@ -183,7 +183,9 @@ std::vector<Ref> callback_refs(Trace& trace, Frame frame, PyObject* function) {
     PyObject* object = frame.slots()[i];
     if (object == nullptr || !trace.active()) continue;
     Ref ref = trace.ref_of(object);
-    if (ref == 0 && i >= named) ref = trace.adopt(object);
+    // *args, and what custom autograd functions are given of their inputs: made for the call.
+    const bool is_new = i >= named || (PyTuple_CheckExact(object) && !is_constant(object));
+    if (ref == 0 && is_new) ref = trace.adopt(object);
     // It may be the default: then what it is depends on the function.
     if (ref == 0 && defaults != nullptr && i < code->co_argcount) {
       const Py_ssize_t at = i - (code->co_argcount - PyTuple_GET_SIZE(defaults));
@@ -193,6 +195,10 @@ std::vector<Ref> callback_refs(Trace& trace, Frame frame, PyObject* function) {
         ref = trace.read_item({defaults, tuple}, at, object);
         if (is_constant(object)) trace.use({object, ref});
       }
+    }
+    if (ref == 0 && is_function_context(object)) {
+      trace.transient(object);
+      ref = trace.ref_of(object);
     }
     if (ref == 0 && !is_constant(object))
       trace.stop(BreakReason::unknown_object, Py_TYPE(object)->tp_name);

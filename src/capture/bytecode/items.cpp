@@ -121,14 +121,19 @@ Result make_new(Trace* trace, StepKind kind, std::span<const Value> items, PyObj
 bool store_tensor_item(Trace& trace, Value tensor, Value key, Value item) {
   trace.use(tensor);
   trace.use(key);
-  trace.use(item);
-  int result;
-  {
-    const Unfollowed unfollowed(&trace);
-    result = PyObject_SetItem(tensor.object, key.object, item.object);
-  }
+  const Object done =
+      Object::steal(call_on_tensors(trace, std::span(&item, 1), [&](std::span<const Value> given) {
+        const int result = PyObject_SetItem(tensor.object, key.object, given[0].object);
+        return result == 0 ? Py_NewRef(Py_None) : nullptr;
+      }));
   trace.check_log();
-  return result == 0;
+  return static_cast<bool>(done);
+}
+
+bool is_whole_slice(PyObject* key) {
+  if (!PySlice_Check(key)) return false;
+  const auto* slice = reinterpret_cast<PySliceObject*>(key);
+  return slice->start == Py_None && slice->stop == Py_None && slice->step == Py_None;
 }
 
 // Before a store: writes down what will be done. False if it has been done already, with *ok.
@@ -150,7 +155,10 @@ bool prepare_store(Trace& trace, Value container, Value key, Value item, bool* o
     return true;
   }
   if (is_list) {
-    trace.own(container);
+    if (item.object == nullptr && PyList_CheckExact(object) && is_whole_slice(key.object))
+      trace.drop_contents(container);
+    else
+      trace.own(container);
     trace.use(key);
     if (item.object != nullptr) {
       if (PySlice_Check(key.object)) {
@@ -383,7 +391,7 @@ Result build_slice(Trace* trace, std::span<const Value> parts) {
 
 bool list_append(Trace* trace, Value list, Value item) {
   if (is_following(trace)) {
-    settle(*trace, item);
+    if (!trace->is_lazy_number(item)) settle(*trace, item);
     const Value inputs[] = {list, item};
     trace->effect(StepKind::list_append, inputs);
   }
@@ -476,9 +484,14 @@ bool dict_merge(Trace* trace, Value dict, Value other, PyObject* callee) {
 }
 
 Result list_to_tuple(Trace* trace, Value list) {
-  PyObject* tuple = PyList_AsTuple(list.object);
-  if (tuple == nullptr || !is_following(trace)) return {tuple, 0};
-  return {tuple, trace->adopt(tuple)};
+  if (!is_following(trace)) return {PyList_AsTuple(list.object), 0};
+  std::vector<Result> items;
+  unpack(trace, list, items);
+  std::vector<Value> values;
+  for (const Result& item : items) values.push_back({item.object, item.ref});
+  const Result tuple = build_tuple(trace, values);
+  release(items);
+  return tuple;
 }
 
 bool unpack(Trace* trace, Value iterable, std::vector<Result>& items) {

@@ -4,32 +4,18 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/bytecode/iterators.h"
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
 
 namespace smelt::bytecode {
 namespace {
 
-PyTypeObject* type_of_iterator(PyObject* sample) {
-  Object iterator = Object::steal(PyObject_GetIter(sample));
-  return Py_TYPE(iterator.get());
-}
-
-bool is_sequence_iterator(PyObject* iterator) {
-  static PyTypeObject* of_list = [] {
-    Object list = Object::steal(PyList_New(0));
-    return type_of_iterator(list.get());
-  }();
-  static PyTypeObject* of_tuple = [] {
-    Object tuple = Object::steal(PyTuple_New(0));
-    return type_of_iterator(tuple.get());
-  }();
-  return Py_TYPE(iterator) == of_list || Py_TYPE(iterator) == of_tuple;
-}
-
-// Elements of a dict's view are looked at one by one, atoms among the values settled.
-void touch_dict(Trace& trace, Value dict) {
+// What comes out of the iterator: keys, or elements that are looked at one by one, atoms among the
+// values settled.
+void touch_dict(Trace& trace, Value dict, PyObject* iterator) {
   trace.guard_keys(dict);
+  if (PyDict_CheckExact(dict.object) && Py_TYPE(iterator) == &PyDictIterKey_Type) return;
   PyObject *key, *item;
   Py_ssize_t at = 0;
   while (trace.active() && PyDict_Next(dict.object, &at, &key, &item)) {
@@ -132,6 +118,13 @@ Result next_of_sequence(Trace& trace, PyObject* iterator, Value over, int positi
   return {item, trace.read_item(over, position, item)};
 }
 
+// touch_dict() has seen to what is in it.
+Result next_of_dict(Trace& trace, PyObject* iterator) {
+  PyObject* item = Py_TYPE(iterator)->tp_iternext(iterator);
+  // An item's tuple is kept by the iterator, to be used again.
+  return {item, item == nullptr ? 0 : trace.adopt(item, 2)};
+}
+
 // The iterator that C code made for it.
 Result account_for(Trace& trace, Value iterable, PyObject* iterator) {
   PyObject* object = iterable.object;
@@ -145,11 +138,13 @@ Result account_for(Trace& trace, Value iterable, PyObject* iterator) {
     trace.iterator(iterator, iterable);
     return {iterator, trace.ref_of(iterator)};
   }
-  if (is_dict_view(object)) {
-    PyObject* dict = dict_behind(object);
-    touch_dict(trace, trace.value(dict));
-  } else if (PyDict_Check(object)) {
-    trace.guard_keys(iterable);
+  if (is_dict_view(object) || PyDict_Check(object)) {
+    const Value dict = is_dict_view(object) ? trace.value(dict_behind(object)) : iterable;
+    touch_dict(trace, dict, iterator);
+    if (is_dict_iterator(iterator)) {
+      trace.iterator(iterator, dict);
+      return {iterator, trace.ref_of(iterator)};
+    }
   } else if (is_constant(object)) {
     trace.use(iterable);
   } else if (PyAnySet_Check(object)) {
@@ -215,7 +210,11 @@ Result next(Trace* trace, Value iterator) {
   }
   Value over;
   int position;
+  if (trace->open_iterator(object) && is_dict_iterator(object))
+    touch_dict(*trace, trace->value(iterated_by(object)), object);
   if (trace->iterated(object, &over, &position)) {
+    if (!trace->is_born(object)) trace->effect(StepKind::advance, std::span(&iterator, 1));
+    if (is_dict_iterator(object)) return next_of_dict(*trace, object);
     if (position < 0) return plainly();  // at its end
     return next_of_sequence(*trace, object, over, position);
   }

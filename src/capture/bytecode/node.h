@@ -38,6 +38,7 @@ enum class NodeKind : uint8_t {
   type_attribute,   // what the type `parent` or a base of it has for `key`
   attribute,        // getattr(parent, key), a getter in C that only reads (Tensor.grad, __slots__,
                     // partial.func)
+  iterated,         // what the iterator `parent` goes over: a list, tuple or dict
   // Computed
   scalar,  // `op` on operands, all of them int, float, bool or str: evaluated with the guards
   tensor,  // value `index` of the tensor log
@@ -56,16 +57,17 @@ enum class ScalarOp : uint8_t {
 
 // Guards on one node; bits.
 enum GuardBits : uint16_t {
-  kGuardType = 1,        // exact type
-  kGuardSame = 2,        // the same object
-  kGuardEqual = 4,       // same type and ==
-  kGuardLength = 8,      // len() of a list, tuple, dict, set (dict: of its keys)
-  kGuardTensor = 16,     // TensorGuard
-  kGuardKeys = 32,       // the keys of a dict, in order
-  kGuardTruth = 64,      // bool(): int, float, str, bool, and lengths of containers
-  kGuardFunction = 128,  // a function with the same code and globals
-  kGuardSet = 256,       // a set with the same elements
-  kGuardPresent = 512,   // it is there, whatever it is
+  kGuardType = 1,         // exact type
+  kGuardSame = 2,         // the same object
+  kGuardEqual = 4,        // same type and ==
+  kGuardLength = 8,       // len() of a list, tuple, dict, set (dict: of its keys)
+  kGuardTensor = 16,      // TensorGuard
+  kGuardKeys = 32,        // the keys of a dict, in order
+  kGuardTruth = 64,       // bool(): int, float, str, bool, and lengths of containers
+  kGuardFunction = 128,   // a function with the same code and globals
+  kGuardSet = 256,        // a set with the same elements
+  kGuardPresent = 512,    // it is there, whatever it is
+  kGuardPosition = 1024,  // an iterator that has given out `length` elements
 };
 
 struct Node {
@@ -77,7 +79,7 @@ struct Node {
   Ref second = 0;      // second operand of a scalar, 0: `key` is the constant
   Object key;          // dict key, attribute name; constant operand of a scalar
   Object object;       // what was there when traced
-  int64_t length = 0;  // kGuardLength, as it was at the start
+  int64_t length = 0;  // kGuardLength, kGuardPosition, as it was at the start
   bool truth = false;  // kGuardTruth
   Object keys;         // kGuardKeys: a tuple; kGuardSet: a frozenset
   std::shared_ptr<const TensorGuard> tensor;
@@ -127,7 +129,8 @@ enum class StepKind : uint8_t {
                   // annotations, closure; qualname last
   bound_method,   // function, self
   instance_dict,  // inputs[0].__dict__, of an object that the trace made
-  iterator,       // of the list or tuple inputs[0], at position `arg`
+  iterator,       // over inputs[0], which has given out `arg` elements; `names`: its type
+  advance,        // next(inputs[0])
   copy,           // of a constant: Size, frozenset, slice, range
 };
 
@@ -164,6 +167,7 @@ struct TraceResult {
   Ambient ambient;                         // at the start
   std::unique_ptr<TensorProgram> program;  // nullptr: no tensor op
   std::vector<Ref> program_inputs;         // path nodes
+  std::vector<Ref> program_scalars;        // path nodes and scalars: ints and floats
   std::vector<Ref> program_outputs;        // nodes of kind tensor
 };
 

@@ -5,6 +5,7 @@
 // without an error at the end).
 #pragma once
 
+#include <functional>
 #include <span>
 
 #include "capture/bytecode/trace.h"
@@ -105,6 +106,19 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
 // Methods of contextvars.ContextVar: context_vars.cpp; the same.
 bool call_context_var(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names,
                       Result* result);
+// runtime_scalars.cpp: C code of PyTorch's that computes with these arguments, which are used.
+// Numbers among them that are run-time scalars it gets as stand-ins, and `call` is given what to
+// call with; it may be called a second time if the first has done nothing. Followed by
+// trace.check_log().
+PyObject* call_on_tensors(Trace& trace, std::span<const Value> arguments,
+                          const std::function<PyObject*(std::span<const Value>)>& call);
+// Functions that work on the autograd graph: autograd_calls.cpp; the same.
+bool call_autograd(Trace& trace, Value function, std::span<const Value> arguments, PyObject* names,
+                   Result* result);
+// requires_grad_() and such: the call is made again by each run, in its place among the tensor ops.
+Result call_on_graph(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* names);
+// The `ctx` of a custom autograd function.
+bool is_function_context(PyObject* object);
 // As CPython would, without accounting.
 PyObject* call_plainly(PyObject* callee, std::span<const Value> arguments, PyObject* names);
 

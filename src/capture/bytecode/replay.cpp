@@ -1,6 +1,7 @@
 #include "capture/bytecode/replay.h"
 
 #include "base/error.h"
+#include "capture/bytecode/iterators.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -104,17 +105,6 @@ Object make_function(const Step& step, std::span<PyObject*> inputs) {
   return made;
 }
 
-Object iterator(PyObject* container, int position) {
-  const getiterfunc start = PyList_Check(container)    ? PyList_Type.tp_iter
-                            : PyTuple_Check(container) ? PyTuple_Type.tp_iter
-                                                       : PyObject_GetIter;
-  Object made = Object::steal(start(container));
-  if (!made || position == 0) return made;
-  const Object moved =
-      Object::steal(PyObject_CallMethod(made.get(), "__setstate__", "i", position));
-  return moved ? made : Object();
-}
-
 }  // namespace
 
 Object copy_of(PyObject* constant) {
@@ -154,7 +144,9 @@ Object replay(const Step& step, std::span<PyObject*> inputs) {
     case StepKind::make_function: return make_function(step, inputs);
     case StepKind::instance_dict: return Object::steal(PyObject_GenericGetDict(inputs[0], nullptr));
     case StepKind::bound_method: return Object::steal(PyMethod_New(inputs[0], inputs[1]));
-    case StepKind::iterator: return iterator(inputs[0], step.arg);
+    case StepKind::iterator:
+      return make_iterator(reinterpret_cast<PyTypeObject*>(step.names.get()), inputs[0], step.arg);
+    case StepKind::advance: return done(advance(inputs[0], 1) ? 0 : -1);
     case StepKind::copy: return copy_of(inputs[0]);
   }
   SMELT_CHECK(false, "a step of no kind");

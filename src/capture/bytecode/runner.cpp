@@ -26,6 +26,8 @@ namespace {
 
 // So many plain instructions or segments without a tensor op in a row, and CPython does the rest.
 constexpr int kPatience = 64;
+// A loop around a break: so many segments are made for one turn of it each, then some for all.
+constexpr int kMostOpened = 2;
 
 // Holds the right to trace, if no one else does.
 class TracingTurn {
@@ -243,6 +245,9 @@ RootRunner::Next RootRunner::trace(int offset) {
       found != root_.segments.at.end() && !found->second.empty()) {
     const std::string reason = why_missed(offset);
     ++root_.segments.misses[offset];
+    for (const auto& segment : found->second)
+      for (std::string& path : segment->guards().changed_numbers(frame_.slots(), used_slots()))
+        root_.segments.changing.insert(std::move(path));
     compiled_.note_recompile(place_of(frame_.code(), offset) + ": " + reason);
     if (found->second.size() >= static_cast<size_t>(compiled_.options_.recompile_limit))
       return give_up(offset, reason);
@@ -252,6 +257,9 @@ RootRunner::Next RootRunner::trace(int offset) {
   tracing.trace = trace.get();
   tracing.compiled = &compiled_;
   trace->code = Object::share(reinterpret_cast<PyObject*>(frame_.code()));
+  // A back end of the user's takes tensors only.
+  if (!compiled_.options_.backend_callable) trace->changing = &root_.segments.changing;
+  trace->opens_iterators = root_.segments.opened[offset] < kMostOpened;
   trace->locate = [&tracing](Break& at) { locate_break(tracing, at); };
   std::vector<Ref> refs(static_cast<size_t>(frame_.locals() + frame_.code()->co_stacksize + 1));
   for (size_t i = 0; i < used_slots(); ++i)
@@ -286,7 +294,8 @@ std::optional<TraceResult> RootRunner::finish_trace(Trace& trace, const Interpre
                                                     FrameOutcome outcome, int offset) {
   const SavedError error;
   const CompileOptions& options = compiled_.options_;
-  const Trace::Request request{options.backend, options.mode, options.backend_callable.get()};
+  const Trace::Request request{options.backend, options.tuning, options.mode,
+                               options.backend_callable.get()};
   std::optional<TraceResult> result;
   try {
     if (outcome == FrameOutcome::returned)
@@ -328,6 +337,7 @@ void RootRunner::keep(int offset, std::optional<TraceResult> result, const Trace
   if (!returns) segment->ends_at = trace.stopped();
   if (FullgraphCheck* check = FullgraphCheck::current(); check && ops_of(*segment) > 0)
     check->saw_graph();
+  if (trace.opened_iterators > 0) ++segments.opened[offset];
   auto& list = segments.at[offset];
   list.insert(list.begin(), std::move(segment));
 }

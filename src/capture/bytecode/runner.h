@@ -15,6 +15,7 @@ namespace smelt::bytecode {
 
 struct CompileOptions {
   std::string backend = "native";
+  std::string tuning;  // options of the back end, as "name=value,"
   Object backend_callable;
   int mode = 0;
   bool fullgraph = false;   // an error where the tensor ops of a call can't be in one graph

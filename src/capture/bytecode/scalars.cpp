@@ -197,20 +197,28 @@ Result binary_on_containers(Trace& trace, int op, Value a, Value b) {
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
 
-Result on_tensors(Trace& trace, Value a, Value b, const auto& compute_it) {
+// number <op> tensor, where the number's own class knows nothing of tensors.
+PyObject* call_reflected(const OperatorNames& op, PyObject* number, PyObject* tensor) {
+  if (op.right == nullptr) return Py_NewRef(Py_NotImplemented);
+  return PyObject_CallMethodOneArg(tensor, op.right, number);
+}
+
+// `compute_it` gets the operands, `op` says what it does.
+Result on_tensors(Trace& trace, const OperatorNames& op, Value a, Value b, const auto& compute_it) {
   // Its own methods may be asked, after or before the tensor's.
   for (const Value& v : {a, b})
     if (v.object != nullptr && !is_tensor(v.object) && !is_constant(v.object) &&
         !is_container(v.object))
       trace.stop(BreakReason::c_function,
                  std::string("an operator of ") + Py_TYPE(v.object)->tp_name);
-  trace.use(a);
-  if (b.object != nullptr) trace.use(b);
-  PyObject* result;
-  {
-    const Unfollowed unfollowed(&trace);  // some of Tensor's operators are written in Python
-    result = compute_it();
-  }
+  const Value operands[] = {a, b};
+  PyObject* result = call_on_tensors(
+      trace, std::span(operands, b.object != nullptr ? 2 : 1), [&](std::span<const Value> given) {
+        PyObject* left = given[0].object;
+        PyObject* right = given.size() > 1 ? given[1].object : nullptr;
+        // A stand-in on the left has operators of its own.
+        return left == a.object ? compute_it(left, right) : call_reflected(op, left, right);
+      });
   trace.check_log();
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
@@ -234,7 +242,8 @@ Result binary(Trace* trace, int op, Value a, Value b) {
   }
   const bool has_tensor = is_tensor(a.object) || is_tensor(b.object);
   if (has_tensor && !operand_method(a.object, operator_names(op).left))
-    return on_tensors(*trace, a, b, [&] { return compute(op, a.object, b.object); });
+    return on_tensors(*trace, operator_names(op), a, b,
+                      [&](PyObject* left, PyObject* right) { return compute(op, left, right); });
   Result result;
   switch (call_operator(*trace, operator_names(op), a, b, false, &result)) {
     case Asked::answered: return result;
@@ -274,7 +283,8 @@ Result unary(Trace* trace, ScalarOp op, Value a) {
     }
     return {result, trace->scalar(op, 0, a, {}, result)};
   }
-  if (is_tensor(a.object)) return on_tensors(*trace, a, {}, compute_it);
+  if (is_tensor(a.object))
+    return on_tensors(*trace, {}, a, {}, [&](PyObject*, PyObject*) { return compute_it(); });
   if (PyObject* method = operand_method(a.object, unary_name(op)))
     return call_operand(*trace, method, unary_name(op), a, {});
   trace->use(a);
@@ -289,7 +299,10 @@ Result compare(Trace* trace, int op, Value a, Value b) {
     PyObject* result = compute_it();
     return {result, trace->scalar(ScalarOp::compare, op, a, b, result)};
   }
-  if (is_tensor(a.object) || is_tensor(b.object)) return on_tensors(*trace, a, b, compute_it);
+  if (is_tensor(a.object) || is_tensor(b.object))
+    return on_tensors(*trace, compare_names(op), a, b, [&](PyObject* left, PyObject* right) {
+      return PyObject_RichCompare(left, right, op);
+    });
   Result result;
   if (op == Py_NE && call_not_equal(*trace, a, b, &result)) return result;
   const Asked asked = call_operator(*trace, compare_names(op), a, b, true, &result);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "capture/bytecode/guard_instructions.h"
+#include "capture/bytecode/lazy_elements.h"
 #include "capture/bytecode/replay.h"
 
 namespace smelt::bytecode {
@@ -52,13 +53,14 @@ void Segment::give_out_registers() {
   register_of_.assign(result_.nodes.size(), -1);
   const auto give = [&](Ref ref) { register_of_[ref] = static_cast<int32_t>(registers_++); };
   for (const Ref ref : guards_.wanted()) give(ref);
-  bool in_order = true;
-  for (size_t i = 0; i < result_.program_inputs.size(); ++i) {
-    input_registers_.push_back(register_of_[result_.program_inputs[i]]);
-    in_order &= input_registers_.back() == static_cast<int32_t>(i);
-    SMELT_CHECK(input_registers_.back() >= 0, "a program's input has no path");
-  }
-  if (in_order) input_registers_.clear();
+  const auto take = [&](Ref ref) {
+    const int32_t index = register_of_[ref];
+    SMELT_CHECK(index >= 0, "a program's input has no path");
+    inputs_come_first_ &= index == std::ssize(input_registers_);
+    input_registers_.push_back(index);
+  };
+  for (const Ref ref : result_.program_inputs) take(ref);
+  for (const Ref ref : result_.program_scalars) take(ref);
   for (const Ref ref : result_.program_outputs) give(ref);
   for (const Step& step : result_.steps) {
     if (step.result != 0) give(step.result);
@@ -69,6 +71,7 @@ Segment::Outcome Segment::run(PyObject** slots, size_t count, PyObject** value) 
   if (!has_same_slots(slots, count) || tensors().ambient() != result_.ambient) return Outcome::miss;
   Registers registers(registers_);
   if (!guards_.check(slots, count, registers.data())) return Outcome::miss;
+  if (!result_.program_scalars.empty() && !scalars_fit(registers.data())) return Outcome::retry;
   if (result_.program != nullptr && !run_program(registers.data())) {
     if (!result_.program->fails_cleanly()) return Outcome::error;
     PyErr_Clear();
@@ -92,9 +95,15 @@ bool Segment::has_same_slots(PyObject* const* slots, size_t count) const {
   return true;
 }
 
+// An int of more than 64 bits is no number for an op; what that comes to is CPython's business.
+bool Segment::scalars_fit(PyObject* const* registers) const {
+  return std::ranges::all_of(result_.program_scalars,
+                             [&](Ref ref) { return fits_scalar(registers[register_of_[ref]]); });
+}
+
 bool Segment::run_program(PyObject** registers) const {
   PyObject** outputs = registers + guards_.wanted().size();
-  if (input_registers_.empty()) return result_.program->run(registers, outputs);
+  if (inputs_come_first_) return result_.program->run(registers, outputs);
   Scratch<64> inputs(input_registers_.size());
   for (size_t i = 0; i < input_registers_.size(); ++i) inputs[i] = registers[input_registers_[i]];
   return result_.program->run(inputs.data(), outputs);

@@ -6,7 +6,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "capture/bytecode/guard_program.h"
@@ -46,12 +48,13 @@ class Segment {
   // Registers: the guards' wanted nodes, the program's outputs, the steps' results.
   std::vector<int32_t> register_of_;  // by Ref; -1: none
   size_t registers_ = 0;
-  std::vector<int32_t>
-      input_registers_;    // of the program, where they are not simply the first ones
-  int32_t returned_ = -1;  // there are no steps, and this register is returned
+  std::vector<int32_t> input_registers_;  // of the program: its tensors, then its scalars
+  bool inputs_come_first_ = true;         // in the first registers, in order
+  int32_t returned_ = -1;                 // there are no steps, and this register is returned
 
   void give_out_registers();
   PyObject* load(const Operand& operand, PyObject* const* registers) const;
+  bool scalars_fit(PyObject* const* registers) const;
   bool run_program(PyObject** registers) const;
   bool run_step(const Step& step, PyObject** registers) const;
   Outcome leave(PyObject** slots, size_t count, PyObject* const* registers, PyObject** value) const;
@@ -63,9 +66,13 @@ struct CodeSegments {
   // By offset (in code units), most recently used first.
   std::map<int, std::vector<std::shared_ptr<Segment>>> at;
   std::map<int, int> misses;  // recompiles by offset
+  // Paths of numbers that were part of a segment and turned out to change: run-time scalars in the
+  // next one.
+  std::unordered_set<std::string> changing;
   std::map<int, bool>
       plain;  // nothing to gain from tracing at that offset: CPython runs the instruction
-  bool given_up = false;  // the limit was hit: the whole frame runs plain from now on
+  std::map<int, int> opened;  // segments that hold for one position of an iterator, by offset
+  bool given_up = false;      // the limit was hit: the whole frame runs plain from now on
 };
 
 }  // namespace smelt::bytecode

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,8 @@ class TensorGuard {
 class TensorProgram {
  public:
   virtual ~TensorProgram() = default;
-  // Borrowed inputs in, new references out; false with a Python error set. Thread-safe.
+  // Borrowed inputs in, tensors first and then the scalars, each an int that fits 64 bits or a
+  // float; new references out. False with a Python error set. Thread-safe.
   virtual bool run(PyObject* const* inputs, PyObject** outputs) const = 0;
   // A failed run has changed nothing, so that the frame can be run by CPython instead.
   virtual bool fails_cleanly() const = 0;
@@ -43,7 +45,8 @@ class TensorProgram {
   virtual std::string str() const = 0;
 };
 
-using LogValue = int32_t;  // a tensor of the log; -1: none
+using LogValue = int32_t;   // a tensor of the log; -1: none
+using ScalarId = uint32_t;  // a number that ops take, and that may be another one in each call
 
 // What stopped the log from being a faithful account.
 struct LogTrouble {
@@ -54,9 +57,17 @@ struct LogTrouble {
 struct ProgramRequest {
   std::vector<LogValue> inputs;   // in the order that run() takes them
   std::vector<LogValue> outputs;  // likewise; an input may be among them
+  std::vector<ScalarId> scalars;  // behind the inputs
   std::string backend;
+  std::string tuning;   // options of the back end, as "name=value,"
   Py_ssize_t mode = 0;  // index into compile modes
   PyObject* backend_callable = nullptr;
+};
+
+// What C code did with the stand-ins that it was given.
+struct StandInUse {
+  std::vector<ScalarId> looked_at;  // it asked for the value
+  size_t ops = 0;                   // ops that were called
 };
 
 class TensorLog {
@@ -75,8 +86,25 @@ class TensorLog {
   // How many ops there are so far; forget those behind `position`.
   virtual size_t position() const = 0;
   virtual void rewind(size_t position) = 0;
+  // A call that is kept as one op, and made again as it is by each run. Before it: its tensors are
+  // looked up; arguments may be tensors, constants and tuples of both. After it: it takes the place
+  // of the ops since then, with the tensors in `result`. Nothing or false: trouble. A call that was
+  // begun need not be ended; then its ops stay.
+  using Call = size_t;
+  virtual std::optional<Call> begin_call(PyObject* callee, std::span<PyObject* const> arguments,
+                                         PyObject* names) = 0;
+  virtual bool end_call(Call call, PyObject* result) = 0;
   // The inputs that the ops so far take, each once.
   virtual std::vector<LogValue> used_inputs() const = 0;
+  // The run-time scalars that the ops so far take, each once.
+  virtual std::vector<ScalarId> used_scalars() const = 0;
+  // An object that PyTorch's C functions take for this int or float, which may be another one in
+  // the next call: an op that gets it is written down with the id in the number's place. A new
+  // reference; nullptr without an error if there can't be one now. No code but PyTorch's may get
+  // hold of it.
+  virtual PyObject* stand_in(PyObject* number, ScalarId id) = 0;
+  // No stand-ins are about any more.
+  virtual StandInUse end_stand_ins() = 0;
   // Set by an op that can't be repeated: data-dependent, or on a tensor of unknown origin.
   // `thorough`: every input is looked at for changes by code that was not seen, not only those of
   // late.
@@ -103,6 +131,9 @@ class Tensors {
   virtual std::optional<LogTrouble> refuse_state() const = 0;
   virtual std::unique_ptr<TensorGuard> guard(PyObject* tensor) const = 0;
   virtual std::unique_ptr<TensorLog> start_log() const = 0;
+  // A backward pass from these (tensors, or tuples of such) calls Python code: hooks, custom
+  // autograd functions.
+  virtual bool backward_runs_python(PyObject* outputs) const = 0;
   virtual Ambient ambient() const = 0;
   // "grad mode was on, is off".
   virtual std::string difference(const Ambient& was, const Ambient& is) const = 0;

@@ -1,5 +1,6 @@
 // Calls of PyTorch's C functions. What they compute passes the dispatcher, where the log sees it;
 // the rest is known here by name.
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -8,6 +9,8 @@
 
 namespace smelt::bytecode {
 namespace {
+
+constexpr std::string_view kInferenceMode = "torch._C._InferenceMode";
 
 using Set = std::unordered_set<std::string_view>;
 
@@ -89,6 +92,7 @@ const Set kAmbientReaders{"is_grad_enabled",
                           "_get_math_sdp_enabled",
                           "_get_mem_efficient_sdp_enabled",
                           "_get_cudnn_sdp_enabled",
+                          "_get_overrideable_sdp_enabled",
                           "_is_any_autocast_enabled",
                           "is_anomaly_enabled",
                           "_are_functorch_transforms_active",
@@ -109,22 +113,17 @@ const Set kAmbientReaders{"is_grad_enabled",
                           "_get_cudnn_deterministic",
                           "_get_max_operator_version",
                           "_dispatch_has_kernel",
+                          "_saved_tensors_hooks_get_disabled_error_message",
                           "_log_api_usage_once"};
 // Functions that set what the ambient guard reads: done again by each cached call, in order.
-const Set kAmbientWriters{"_set_grad_enabled",
-                          "set_autocast_enabled",
-                          "set_autocast_cpu_enabled",
-                          "set_autocast_dtype",
-                          "set_autocast_cpu_dtype",
-                          "set_autocast_gpu_dtype",
-                          "set_autocast_cache_enabled",
-                          "autocast_increment_nesting",
-                          "autocast_decrement_nesting",
-                          "clear_autocast_cache",
-                          "set_grad_enabled",
-                          "set_anomaly_enabled",
-                          "_saved_tensors_hooks_disable",
-                          "_saved_tensors_hooks_enable"};
+const Set kAmbientWriters{
+    "_set_grad_enabled",          "set_autocast_enabled",       "set_autocast_cpu_enabled",
+    "set_autocast_dtype",         "set_autocast_cpu_dtype",     "set_autocast_gpu_dtype",
+    "set_autocast_cache_enabled", "autocast_increment_nesting", "autocast_decrement_nesting",
+    "clear_autocast_cache",       "set_grad_enabled",           "_set_sdp_use_flash",
+    "_set_sdp_use_mem_efficient", "_set_sdp_use_math",          "_set_sdp_use_cudnn",
+    "_set_sdp_use_overrideable",  "set_anomaly_enabled",        "_saved_tensors_hooks_disable",
+    "_saved_tensors_hooks_enable"};
 // Modules whose functions do nothing but call ops.
 const Set kOpModules{"torch._C._nn",      "torch._C._fft",    "torch._C._linalg",
                      "torch._C._special", "torch._C._sparse", "torch._C._nested"};
@@ -151,6 +150,26 @@ Kind kind_of_core_function(std::string_view name) {
   if (kAmbientReaders.contains(name)) return Kind::reads;
   if (kAmbientWriters.contains(name)) return Kind::writes;
   return Kind::hidden;
+}
+
+std::string_view function_name(PyObject* callee) {
+  return PyCFunction_Check(callee) ? reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name
+                                   : "";
+}
+
+// And there is something to say.
+bool says_why_hooks_are_banned(PyObject* callee) {
+  if (function_name(callee) != "_saved_tensors_hooks_get_disabled_error_message") return false;
+  const Object message = Object::steal(PyObject_CallNoArgs(callee));
+  PyErr_Clear();
+  return message.get() != Py_None;
+}
+
+// Tensor.new(2, 3), as opposed to new(data), new(storage).
+bool takes_sizes(std::span<const Value> arguments, PyObject* keywords) {
+  return keywords == nullptr && arguments.size() > 1 &&
+         std::ranges::all_of(arguments.subspan(1),
+                             [](const Value& size) { return PyLong_CheckExact(size.object); });
 }
 
 Kind kind_of_method(std::string_view name) {
@@ -206,7 +225,8 @@ Kind classify(PyObject* callee) {
   return Kind::none;
 }
 
-Result call_op(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords) {
+Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arguments,
+               PyObject* keywords) {
   if (PyCFunction_Check(callee.object)) {
     PyObject* self = PyCFunction_GET_SELF(callee.object);
     if (self != nullptr && tensors().is_tensor(self)) {
@@ -215,14 +235,46 @@ Result call_op(Trace& trace, Value callee, std::span<const Value> arguments, PyO
       trace.use(tensor);
     }
   }
-  for (const Value& argument : arguments) trace.use(argument);
   PyObject* result;
-  {
+  if (kind == Kind::op) {
+    result = call_on_tensors(trace, arguments, [&](std::span<const Value> given) {
+      return call_plainly(callee.object, given, keywords);
+    });
+  } else {
+    for (const Value& argument : arguments) trace.use(argument);
     const Unfollowed unfollowed(&trace);
     result = call_plainly(callee.object, arguments, keywords);
   }
   trace.check_log();
   return {result, result == nullptr ? 0 : trace.adopt(result)};
+}
+
+// Done again by each cached call behind its tensor ops, of which the log knows under what they ran.
+Result call_switch(Trace& trace, Value callee, std::span<const Value> arguments,
+                   PyObject* keywords) {
+  std::vector<Value> inputs{callee};
+  for (const Value& argument : arguments) {
+    trace.use(argument);
+    inputs.push_back(trace.is_born(argument.object) ? argument : Value{argument.object, 0});
+  }
+  trace.effect_call(inputs, keywords);
+  trace.bans_saved_hooks |= function_name(callee.object) == "_saved_tensors_hooks_disable";
+  // An inference mode puts the dispatch keys back that it found: the log's own is not to be there.
+  const Unfollowed unfollowed(&trace, false);
+  PyObject* result = call_plainly(callee.object, arguments, keywords);
+  if (result == nullptr) trace.stop(BreakReason::exception, "a change of PyTorch's state");
+  return {result, result == nullptr ? 0 : trace.adopt(result)};
+}
+
+// __enter__ or __exit__ of an inference mode that the trace made.
+bool switches_inference(Trace& trace, std::string_view name, std::span<const Value> arguments) {
+  return (name == "__enter__" || name == "__exit__") && !arguments.empty() &&
+         std::string_view(Py_TYPE(arguments[0].object)->tp_name) == kInferenceMode &&
+         trace.is_born(arguments[0].object);
+}
+
+bool changes_autograd(std::string_view name) {
+  return name == "requires_grad_" || name == "retain_grad";
 }
 
 BreakReason reason_for(std::string_view name) {
@@ -246,6 +298,18 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
       std::string name = PyCFunction_Check(callee.object)
                              ? reinterpret_cast<PyCFunctionObject*>(callee.object)->m_ml->ml_name
                              : text_of(PyDescr_NAME(callee.object));
+      if (name == "new" && takes_sizes(arguments, keywords)) {
+        *result = call_op(*trace, Kind::op, callee, arguments, keywords);
+        return true;
+      }
+      if (switches_inference(*trace, name, arguments)) {
+        *result = call_switch(*trace, callee, arguments, keywords);
+        return true;
+      }
+      if (changes_autograd(name) && Py_TYPE(callee.object) == &PyMethodDescr_Type) {
+        *result = call_on_graph(*trace, callee, arguments, keywords);
+        return true;
+      }
       trace->stop(reason_for(name), "torch's " + name);
       return false;
     }
@@ -253,22 +317,18 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
       for (const Value& argument : arguments)
         if (holds_tensor(argument.object))
           trace->stop(BreakReason::foreign_tensor, "a tensor made of tensors as if they were data");
-      *result = call_op(*trace, callee, arguments, keywords);
+      *result = call_op(*trace, kind, callee, arguments, keywords);
       return true;
-    case Kind::op:
-    case Kind::reads: *result = call_op(*trace, callee, arguments, keywords); return true;
-    case Kind::writes: {
-      for (const Value& argument : arguments) trace->use(argument);
-      std::vector<Value> inputs{callee};
-      for (const Value& argument : arguments) inputs.push_back({argument.object, 0});
-      trace->effect_call(inputs, keywords);
-      *result = {call_plainly(callee.object, arguments, keywords), 0};
-      if (result->object != nullptr)
-        result->ref = trace->adopt(result->object);
-      else
-        trace->stop(BreakReason::exception, "a change of PyTorch's state");
-      return true;
-    }
+    case Kind::reads:
+      // Of the message behind a ban on saved tensor hooks the ambient guard knows only that it is
+      // there.
+      if (!trace->bans_saved_hooks && says_why_hooks_are_banned(callee.object)) {
+        trace->stop(BreakReason::state, "torch.autograd.graph.disable_saved_tensors_hooks");
+        return false;
+      }
+      [[fallthrough]];
+    case Kind::op: *result = call_op(*trace, kind, callee, arguments, keywords); return true;
+    case Kind::writes: *result = call_switch(*trace, callee, arguments, keywords); return true;
   }
   return false;
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "capture/bytecode/constants.h"
+#include "capture/bytecode/iterators.h"
 #include "capture/bytecode/replay.h"
 #include "capture/bytecode/same_value.h"
 
@@ -90,16 +91,11 @@ Trace::Position Trace::position() const {
           absent_.size(), lookups_.size(),  aliases_.size()};
 }
 
-// The position of a list or tuple iterator; -1 when it is exhausted.
-int Trace::iterator_position(PyObject* iterator) const {
-  const SavedError error;
-  static PyObject* name = PyUnicode_InternFromString("__reduce__");
-  Object state = Object::steal(PyObject_CallMethodNoArgs(iterator, name));
-  if (!state || PyTuple_GET_SIZE(state.get()) < 3) {
-    PyErr_Clear();
-    return -1;
-  }
-  return static_cast<int>(PyLong_AsLong(PyTuple_GET_ITEM(state.get(), 2)));
+// -1: it can't be made again.
+int Trace::iterator_position(const Tracked& tracked) const {
+  const Tracked* over = find(tracked.iterated.object);
+  if (over != nullptr && over->shrunk) return -1;
+  return static_cast<int>(position_of(tracked.object.get()));
 }
 
 void Trace::checkpoint(int offset, int depth, std::span<PyObject* const> slots,
@@ -115,8 +111,8 @@ void Trace::checkpoint(int offset, int depth, std::span<PyObject* const> slots,
     if (found.ref == 0 && !is_constant(object)) return;
     const Tracked* tracked = find(object);
     if (tracked != nullptr && tracked->transient) return;
-    if (tracked != nullptr && tracked->iterated.object) {
-      const int at = iterator_position(object);
+    if (tracked != nullptr && tracked->born && tracked->iterated.object) {
+      const int at = iterator_position(*tracked);
       if (at < 0 || std::ranges::count(slots, object) > 1) return;
       next.iterator_at[i] = at;
     }
@@ -271,6 +267,7 @@ Ref Trace::read_dict(Value dict, PyObject* key, PyObject* object) {
   if (!active()) return 0;
   const Ref parent = parent_ref(dict);
   Tracked* tracked = find(dict.object);
+  if (const Ref lazy = lazy_value(*tracked, key)) return lazy;
   if (tracked->born || tracked->known) return element_ref(object);
   if (tracked->overlay) {
     if (PyObject* written = PyDict_GetItemWithError(tracked->overlay.get(), key)) {
@@ -302,6 +299,7 @@ Ref Trace::read_item(Value sequence, Py_ssize_t index, PyObject* object) {
   const Tracked* tracked = find(sequence.object);
   if (tracked == nullptr && sequence.ref == 0) return element_ref(object);
   if (tracked != nullptr) {
+    if (const Ref lazy = tracked->lazy.item(index)) return lazy;
     if (tracked->born || tracked->known || index >= tracked->length) return element_ref(object);
     sequence.ref = tracked->ref;
   }
@@ -483,31 +481,18 @@ void Trace::use_elements(Value v) {
   --use_depth_;
 }
 
-Ref Trace::scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result) {
-  if (!active()) return 0;
-  if (a.ref == 0 && (b.object == nullptr || b.ref == 0)) return 0;
-  Node node;
-  node.kind = NodeKind::scalar;
-  node.op = op;
-  node.index = arg;
-  // A constant operand stands in a constant node, so that both sides can be nodes.
-  node.parent = a.ref != 0 ? a.ref : constant_node(a.object);
-  guard(node.parent, is_singleton(a.object) && !PyBool_Check(a.object) ? kGuardSame : kGuardType);
-  if (b.object != nullptr) {
-    node.second = b.ref != 0 ? b.ref : constant_node(b.object);
-    guard(node.second, is_singleton(b.object) && !PyBool_Check(b.object) ? kGuardSame : kGuardType);
-  }
-  node.object = Object::share(result);
-  return add(std::move(node));
-}
-
 // -- making and changing
+
+// It can't be made again, or only when the segment ends: an iterator.
+bool Trace::is_passing(PyObject* object) const {
+  const Tracked* tracked = find(object);
+  return tracked != nullptr && (tracked->transient || (tracked->born && tracked->iterated.object));
+}
 
 Operand Trace::operand(Value v) {
   if (v.object == nullptr) return {};
   v = value(v.object, v.ref);
-  if (const Tracked* tracked = find(v.object); tracked != nullptr && tracked->transient)
-    stop(BreakReason::iterator, Py_TYPE(v.object)->tp_name);
+  if (is_passing(v.object)) stop(BreakReason::iterator, Py_TYPE(v.object)->tp_name);
   if (v.ref != 0) return {v.ref, {}};
   if (!is_constant(v.object)) stop(BreakReason::unknown_object, Py_TYPE(v.object)->tp_name);
   return {0, Object::share(v.object)};
@@ -529,10 +514,8 @@ std::vector<Operand> Trace::operands(std::span<const Value> values, bool lazy) {
 
 // True if one of them can't be made again; the others are settled then.
 bool Trace::settle_around_transient(std::span<const Value> values) {
-  const bool found = std::ranges::any_of(values, [&](const Value& v) {
-    const Tracked* tracked = v.object == nullptr ? nullptr : find(v.object);
-    return tracked != nullptr && tracked->transient;
-  });
+  const bool found = std::ranges::any_of(
+      values, [&](const Value& v) { return v.object != nullptr && is_passing(v.object); });
   if (!found) return false;
   for (const Value& v : values)
     if (v.object != nullptr && is_constant(v.object) && !is_tracked(v.object)) use(v);
@@ -551,7 +534,12 @@ Ref Trace::make(StepKind kind, std::span<const Value> inputs, PyObject* object, 
     }
     return ref_of(object);
   }
-  std::vector<Operand> prepared = operands(inputs, is_cell);
+  LazyElements lazy;
+  const bool has_elements =
+      kind == StepKind::build_tuple || kind == StepKind::build_list || kind == StepKind::build_map;
+  if (!keeps_elements(kind)) settle_inside(inputs);
+  std::vector<Operand> prepared =
+      has_elements ? elements(kind, inputs, lazy) : operands(inputs, is_cell);
   if (has_finaliser(object)) stop(BreakReason::unknown_object, Py_TYPE(object)->tp_name);
   if (!active() || is_shared(object)) return 0;
   Node node;
@@ -560,6 +548,7 @@ Ref Trace::make(StepKind kind, std::span<const Value> inputs, PyObject* object, 
   const Ref ref = add(std::move(node));
   steps_.push_back({kind, arg, Object::share(names), std::move(prepared), ref, false});
   Tracked& tracked = track(object, ref, true);
+  tracked.lazy = std::move(lazy);
   if (is_cell) {
     tracked.cell_written = true;
     tracked.cell_ref = inputs[0].object == nullptr ? 0 : inputs[0].ref;
@@ -599,8 +588,19 @@ void Trace::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObje
     }
     return;
   }
-  std::vector<Operand> prepared = operands(inputs, lazy);
+  if (!keeps_elements(kind)) settle_inside(inputs);
+  const bool appends = kind == StepKind::list_append && is_lazy_number(inputs[1]);
+  if (Tracked* container = find(changed.object);
+      container != nullptr && kind != StepKind::list_append)
+    settle_elements(*container);
+  std::vector<Operand> prepared = operands(inputs, lazy || appends);
   if (!active()) return;
+  if (appends) append_lazy(*tracked, inputs[1].ref);
+  if (lazy && prepared.size() > 1) note_changing(prepared.back().ref);
+  if (Tracked* dict = find(changed.object);
+      dict != nullptr && (kind == StepKind::del_item || kind == StepKind::call))
+    dict->shrunk = true;
+  tracked = find(target.object);
   if (is_store && tracked != nullptr && PyDict_Check(target.object)) {
     const Ref ref = kind == StepKind::set_item ? prepared[2].ref : 0;
     note_dict_change(*tracked, inputs[1], ref);
@@ -628,6 +628,7 @@ void Trace::own(Value container) {
   if (!active()) return;
   const Ref ref = parent_ref(container);
   Tracked* tracked = find(container.object);
+  if (tracked != nullptr) settle_elements(*tracked);
   if (tracked == nullptr || tracked->born || tracked->known) return;
   PyObject* object = container.object;
   if (PyList_Check(object)) {
@@ -689,7 +690,24 @@ bool Trace::iterated(PyObject* iterator, Value* over, int* position) const {
   const Tracked* tracked = find(iterator);
   if (tracked == nullptr || tracked->iterated.object == nullptr) return false;
   *over = tracked->iterated;
-  *position = iterator_position(iterator);
+  *position = static_cast<int>(position_of(iterator));
+  return true;
+}
+
+bool Trace::open_iterator(PyObject* iterator) {
+  Tracked* tracked = find(iterator);
+  PyObject* over = iterated_by(iterator);
+  if (!active() || !opens_iterators || tracked == nullptr || tracked->born || over == nullptr ||
+      tracked->iterated.object != nullptr || position_of(iterator) < 0)
+    return false;
+  const Ref ref = tracked->ref;
+  nodes_[ref].length = position_of(iterator);
+  guard(ref, kGuardType | kGuardPosition);
+  hold(over);
+  const Value container{over, read(NodeKind::iterated, {iterator, ref}, nullptr, 0, over)};
+  if (!active()) return false;
+  find(iterator)->iterated = value(container.object, container.ref);
+  ++opened_iterators;
   return true;
 }
 

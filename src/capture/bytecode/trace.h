@@ -8,13 +8,11 @@
 //
 // What is kept about objects:
 //  - atoms (None, int, float, str, ...) are known by value. One that was read from outside has a
-//  Ref and
-//    no guard as long as nothing depends on it; use() adds the guard. One stored in an object that
-//    the trace made is used.
+//    Ref and no guard as long as nothing depends on it; use() adds the guard. One stored in an
+//    object that the trace made is used; numbers in tuples, lists and dicts stay lazy.
 //  - fixed objects (types, functions, modules, dtypes) are known by identity, likewise lazily.
-//  - everything else is tracked by identity, in a table from object to Ref: either it existed
-//  before
-//    (`outside`: a path leads to it) or it was made by a step or tensor op (`born`).
+//  - everything else is tracked by identity, in a table from object to Ref: it existed before
+//    (`outside`: a path leads to it), or a step or tensor op made it (`born`).
 //  - an object that is none of these is unknown: stop().
 #pragma once
 
@@ -23,8 +21,10 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "capture/bytecode/lazy_elements.h"
 #include "capture/bytecode/node.h"
 
 namespace smelt::bytecode {
@@ -70,6 +70,9 @@ class Trace {
   Value value(PyObject* object, Ref ref = 0) const;
   Ref slot_ref(int index) const;
 
+  // Whether the trace has set or deleted the dict's item, or has taken stock of all items.
+  bool is_changed(PyObject* dict, PyObject* key) const;
+
   // -- reading; each returns the ref of `object`, which was found there. Container and parent must
   // be
   //    constants (ref 0) or known to the trace; stops otherwise.
@@ -98,6 +101,11 @@ class Trace {
   // -- computing; all operands atoms. Folded (0) if none of them has a ref.
   Ref scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result);
 
+  // Whether an op shall take this number as what it is in each call. Numbers in the root's slots
+  // do, those that the run itself changes, and those that have changed since an earlier trace; so
+  // does what is computed from such. All others are part of the program.
+  bool is_runtime_scalar(Value number) const;
+
   // -- making and changing
   // Writes down a step whose result is a new object; it is tracked as born from now on. Atoms among
   // the inputs are used.
@@ -111,6 +119,12 @@ class Trace {
   Ref make_by_effect(std::span<const Value> callee_and_arguments, PyObject* object);
   // A call that changes something and returns `result`, an atom or fixed object, or nullptr.
   void effect_call(std::span<const Value> callee_and_arguments, PyObject* names);
+  // A number that a list, tuple or dict can have as what it will be in the call.
+  bool is_lazy_number(Value value) const;
+  // All that is in the list is about to go: what it was does not matter.
+  void drop_contents(Value list);
+  // Numbers in these containers, and in containers in them, are settled: C code looks at them.
+  void settle_inside(std::span<const Value> containers);
   // All of the list's, set's or deque's contents are guarded now, so that it can be changed and
   // read freely.
   void own(Value container);
@@ -120,22 +134,34 @@ class Trace {
   // One of these that nobody but the trace has any more; empty: none. Then the trace does not know
   // it any more.
   Object take_dropped();
-  // A list or tuple iterator over `iterated`, which can be made again at whatever position it has
+  // An iterator over a list, tuple or dict, which can be made again at whatever position it has
   // then.
   void iterator(PyObject* iterator, Value iterated);
+  // One of these that existed before is followed from now on: its position is guarded. False: it is
+  // something else, or not to be followed.
+  bool open_iterator(PyObject* iterator);
   // A tensor that a C call returned: its ref, if the log knows it; else stops.
   Ref tensor(PyObject* object);
   // Something that C code made just now out of what is known: an atom, a tensor of the log, a
   // tuple, list, dict or set of such. Its ref; stops for anything else. If not more than `holders`
   // have it, a constant is a new one.
   Ref adopt(PyObject* object, int holders = 1);
-  // Where a list or tuple iterator that the trace made stands, and over what.
+  // Where an iterator that the trace made or opened stands, and over what.
   bool iterated(PyObject* iterator, Value* over, int* position) const;
   // An object that is the same as long as another one is, which is guarded: the model behind a
   // compiled model.
   Ref object_behind(PyObject* object) { return constant_node(object); }
   // Keeps an object alive until the trace ends, so that its address names it.
   void hold(PyObject* object);
+
+  // How far the account is. has_changed(): a step since then changes something that was there
+  // before. Of PyTorch's switches the log keeps account itself.
+  struct Mark {
+    size_t steps = 0;
+    Ref nodes = 0;
+  };
+  Mark mark() const { return {steps_.size(), static_cast<Ref>(nodes_.size())}; }
+  bool has_changed(Mark since) const;
 
   TensorLog& log() { return *log_; }
 
@@ -145,6 +171,7 @@ class Trace {
   // then says why).
   struct Request {
     std::string backend;
+    std::string tuning;  // options of the back end, as "name=value,"
     int mode = 0;
     PyObject* backend_callable = nullptr;
   };
@@ -155,7 +182,13 @@ class Trace {
 
   size_t bytecodes = 0;  // run so far, for statistics and limits
   Object code;           // of the root's frame, for the names of its variables
+  // Paths of numbers that are known to change, as path_text() writes them; nullptr: no number is a
+  // run-time scalar.
+  const std::unordered_set<std::string>* changing = nullptr;
   std::unordered_map<PyObject*, Value> context_values;  // by ContextVar: what the trace has set
+  bool opens_iterators = true;                          // open_iterator()
+  size_t opened_iterators = 0;
+  bool bans_saved_hooks = false;  // it has forbidden saved tensor hooks itself
 
  private:
   struct Tracked {
@@ -170,7 +203,9 @@ class Trace {
     Ref cell_ref = 0;
     bool transient = false;             // can't be made again
     std::optional<LogTrouble> refusal;  // a tensor that the log can't follow
-    Value iterated;                     // list or tuple iterator: over this
+    Value iterated;                     // iterator: over this
+    bool shrunk = false;                // dict: something was deleted from it
+    LazyElements lazy;
   };
   // A guard in the order of the run, so that those behind the last checkpoint can be left out.
   struct GuardEntry {
@@ -212,6 +247,14 @@ class Trace {
   // Tensors that ops made are known by their value in the log, which does not keep them alive.
   Ref born_tensor(PyObject* object) const;
   Tracked& track(PyObject* object, Ref ref, bool born);
+  bool is_changing(Ref ref) const;
+  void note_changing(Ref stored);
+  // Elements of what is made: numbers stay lazy in tuples, lists and dicts.
+  std::vector<Operand> elements(StepKind kind, std::span<const Value> values, LazyElements& lazy);
+  Ref lazy_value(Tracked& dict, PyObject* key);  // 0: it is none
+  void settle_elements(Tracked& container);
+  void append_lazy(Tracked& list, Ref number);
+  bool is_passing(PyObject* object) const;
   Operand operand(Value value);
   std::vector<Operand> operands(std::span<const Value> values, bool lazy);
   bool settle_around_transient(std::span<const Value> values);
@@ -221,7 +264,7 @@ class Trace {
   void use_elements(Value value);
   void note_dict_change(Tracked& dict, Value key, Ref ref);
   void note_field_change(Tracked& object, PyObject* name, Ref ref);
-  int iterator_position(PyObject* iterator) const;
+  int iterator_position(const Tracked& iterator) const;
   Position position() const;
 
   std::optional<TraceResult> finish(Exit exit, const Position& position, const Request& request);
@@ -247,7 +290,9 @@ class Trace {
   std::vector<PyObject*> transients_;
   // Tuples and such that are constants, with a path to them.
   std::unordered_map<PyObject*, Ref> compounds_;
-  std::vector<Ref> tensor_paths_;  // nodes of tensors from outside
+  std::vector<Ref> tensor_paths_;            // nodes of tensors from outside
+  size_t lazy_elements_ = 0;                 // that there have been
+  std::unordered_set<Ref> changed_numbers_;  // paths of numbers from which others were stored
   Checkpoint checkpoint_;
   int use_depth_ = 0;
 };

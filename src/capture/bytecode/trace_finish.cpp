@@ -22,6 +22,13 @@ size_t changed_by(const Step& step) {
   return is_method ? 1 : 0;
 }
 
+// torch._C._set_grad_enabled(False) and the like.
+bool is_switch(const Step& step) {
+  return step.kind == StepKind::call && step.inputs[0].ref == 0 &&
+         PyCFunction_Check(step.inputs[0].constant.get()) &&
+         std::ranges::all_of(step.inputs, [](const Operand& input) { return input.ref == 0; });
+}
+
 // Marks what is needed, starting from the exit and from changes to objects that existed before. An
 // object that is needed needs the step that makes it and all that change it.
 class Liveness {
@@ -104,7 +111,8 @@ std::optional<TraceResult> Trace::finish_return(Value value, const Request& requ
   if (!active()) return std::nullopt;
   Exit exit;
   exit.returns = true;
-  if (const Tracked* tracked = find(value.object); tracked != nullptr && tracked->iterated.object) {
+  if (const Tracked* tracked = find(value.object);
+      tracked != nullptr && tracked->born && tracked->iterated.object) {
     stop(BreakReason::iterator, Py_TYPE(value.object)->tp_name);
     return std::nullopt;
   }
@@ -128,7 +136,7 @@ std::optional<TraceResult> Trace::finish_break(const Request& request) {
     const Ref ref = ref_of(slot.object);
     steps_.push_back({StepKind::iterator,
                       checkpoint_.iterator_at[i],
-                      {},
+                      Object::share(reinterpret_cast<PyObject*>(Py_TYPE(slot.object))),
                       {operand(find(slot.object)->iterated)},
                       ref,
                       false});
@@ -176,6 +184,16 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   add_distinctness(result);
   if (!make_program(result, position, request)) return std::nullopt;
   return result;
+}
+
+bool Trace::has_changed(Mark since) const {
+  for (size_t i = since.steps; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    if (!step.effect || is_switch(step)) continue;
+    const Ref target = step.inputs.empty() ? 0 : step.inputs[changed_by(step)].ref;
+    if (target < std::max<Ref>(since.nodes, 1) || !is_made(nodes_[target])) return true;
+  }
+  return false;
 }
 
 // A cached call would make it without its traceback.
@@ -228,6 +246,7 @@ bool Trace::make_program(TraceResult& result, const Position& position, const Re
   if (position.log == 0) return true;
   ProgramRequest wanted;
   wanted.backend = request.backend;
+  wanted.tuning = request.tuning;
   wanted.mode = request.mode;
   wanted.backend_callable = request.backend_callable;
   std::unordered_map<LogValue, Ref> path_of;
@@ -238,6 +257,11 @@ bool Trace::make_program(TraceResult& result, const Position& position, const Re
     result.nodes[ref].guards |= kGuardTensor;
     wanted.inputs.push_back(input);
     result.program_inputs.push_back(ref);
+  }
+  for (ScalarId scalar : log_->used_scalars()) {
+    result.nodes[scalar].guards |= kGuardType;
+    wanted.scalars.push_back(scalar);
+    result.program_scalars.push_back(scalar);
   }
   std::unordered_map<Ref, bool> seen;
   each_operand(result, [&](const Operand& operand) {

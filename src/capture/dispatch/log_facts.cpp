@@ -96,6 +96,8 @@ LogFacts make_facts(const OpInfo& op) {
   facts.is_detach = full == "aten::detach_";
   facts.ignores_autograd = op.is_factory || facts.lifts || starts(name, "aten::new_") ||
                            (name.size() > 5 && name.compare(name.size() - 5, 5, "_like") == 0);
+  facts.takes_scalars = !op.literal_results && !op.is_custom && !facts.data_dependent &&
+                        !is_any_of(name, {"aten::arange", "aten::range"});
   // Running statistics.
   if (is_any_of(full, {"aten::batch_norm", "aten::native_batch_norm", "aten::instance_norm",
                        "aten::_batch_norm_impl_index"})) {

@@ -26,6 +26,8 @@ struct LogFacts {
   bool is_detach = false;  // in place
   // Makes a tensor of its arguments' types alone; Python's binding calls such below autograd.
   bool ignores_autograd = false;
+  // Its numbers decide about nothing but values: no shape, nothing on the host.
+  bool takes_scalars = false;
   // Arguments that are changed although the schema says nothing of it, and the argument that must
   // be true for it (-1: always).
   std::vector<int> silent_writes;

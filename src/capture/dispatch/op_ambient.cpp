@@ -1,5 +1,6 @@
 #include "capture/dispatch/op_ambient.h"
 
+#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 
@@ -8,6 +9,17 @@ namespace {
 
 constexpr std::array<c10::DeviceType, 2> kDevices = {c10::kCPU, c10::kCUDA};
 constexpr std::array<const char*, 2> kDeviceNames = {"cpu", "cuda"};
+constexpr std::array<const char*, 5> kAttentionNames = {"flash", "memory-efficient", "plain",
+                                                        "cuDNN's", "a back end's"};
+
+void set_attention(const std::array<bool, 5>& enabled) {
+  at::Context& context = at::globalContext();
+  context.setSDPUseFlash(enabled[0]);
+  context.setSDPUseMemEfficient(enabled[1]);
+  context.setSDPUseMath(enabled[2]);
+  context.setSDPUseCuDNN(enabled[3]);
+  context.setSDPUseOverrideable(enabled[4]);
+}
 
 }  // namespace
 
@@ -20,6 +32,10 @@ OpAmbient OpAmbient::current() {
     ambient.autocast_dtype[i] = at::autocast::get_autocast_dtype(kDevices[i]);
   }
   ambient.autocast_cache = at::autocast::is_autocast_cache_enabled();
+  const at::Context& context = at::globalContext();
+  ambient.attention = {context.userEnabledFlashSDP(), context.userEnabledMemEfficientSDP(),
+                       context.userEnabledMathSDP(), context.userEnabledCuDNNSDP(),
+                       context.userEnabledOverrideableSDP()};
   return ambient;
 }
 
@@ -34,6 +50,8 @@ std::string OpAmbient::str() const {
     if (autocast[i])
       add(std::string("autocast(") + kDeviceNames[i] + ", " + c10::toString(autocast_dtype[i]) +
           ")");
+  for (size_t i = 0; i < attention.size(); ++i)
+    if (!attention[i]) add(std::string("without ") + kAttentionNames[i] + " attention");
   return text;
 }
 
@@ -68,6 +86,7 @@ void OpAmbientScope::apply(const OpAmbient& next) {
     at::autocast::set_autocast_dtype(kDevices[i], next.autocast_dtype[i]);
   }
   at::autocast::set_autocast_cache_enabled(next.autocast_cache);
+  if (next.attention != now_.attention) set_attention(next.attention);
   now_ = next;
 }
 

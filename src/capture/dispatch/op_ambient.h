@@ -1,5 +1,6 @@
-// PyTorch's thread-local switches that decide how an op computes: grad mode, inference mode,
-// autocast. Read while ops are logged, put back while the log is run.
+// PyTorch's switches that decide how an op computes and that Python code turns on and off around
+// ops: grad mode, inference mode, autocast, kernels of attention. Read while ops are logged, put
+// back while the log is run.
 #pragma once
 
 #include <c10/core/InferenceMode.h>
@@ -22,6 +23,8 @@ struct OpAmbient {
   // Which filling of autocast's cache of casted weights: it is emptied when the outermost autocast
   // ends, and from then on weights are cast anew.
   uint32_t cache_filling = 0;
+  // Flash, memory-efficient, plain, cuDNN's, a back end's: torch.nn.attention.sdpa_kernel.
+  std::array<bool, 5> attention{};
 
   bool operator==(const OpAmbient&) const = default;
   bool any_autocast() const { return autocast[0] || autocast[1]; }

@@ -247,7 +247,10 @@ bool OpLog::take_argument(LogItem& item, const LogFacts& facts, size_t index,
     return id.has_value();
   };
   if (value.isTensor()) {
-    if (!value.toTensor().defined()) {
+    const bool is_scalar = std::any_of(
+        item.scalars.begin(), item.scalars.end(),
+        [&](const LogScalar& scalar) { return scalar.is_tensor && scalar.argument == index; });
+    if (is_scalar || !value.toTensor().defined()) {
       item.arguments.push_back(value);
       return true;
     }
@@ -340,6 +343,7 @@ void OpLog::call(const OpInfo& op, DispatchKeySet below, std::vector<c10::IValue
   LogItem item;
   item.op = &op;
   const LogFacts& facts = log_facts(op);
+  if (stand_ins_) item.scalars = take_stand_ins(*stand_ins_, op, facts, *stack, first);
   bool kept = follow(op, facts, *stack, first);
   const bool dynamic = facts.dynamic_shapes && facts.depends_on_contents(*stack, first);
   item.arguments.reserve(op.arg_types.size());

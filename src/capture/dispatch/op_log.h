@@ -21,6 +21,8 @@
 #include "capture/dispatch/log_facts.h"
 #include "capture/dispatch/op_ambient.h"
 #include "capture/dispatch/op_info.h"
+#include "capture/dispatch/opaque_call.h"
+#include "capture/dispatch/stand_ins.h"
 
 namespace smelt {
 
@@ -53,6 +55,7 @@ struct LogItem {
   const OpInfo* op = nullptr;
   std::vector<c10::IValue> arguments;  // without the tensors in slots
   std::vector<LogSlot> slots;
+  std::vector<LogScalar> scalars;
   std::vector<LogValue> results;  // one per tensor returned; -1: undefined
   std::vector<LogValue> written;  // whose memory or metadata the op changes
   int32_t ambient = 0;
@@ -98,9 +101,18 @@ class OpLog {
   // The same for all inputs.
   void check_inputs();
 
+  // Those that are about from now on, or nullptr.
+  void set_stand_ins(StandIns* stand_ins) { stand_ins_ = stand_ins; }
+
   // Computes the op and writes it down. For the top kernel; `below`: its keys without those above.
   void call(const OpInfo& op, c10::DispatchKeySet below, std::vector<c10::IValue>* stack);
   void give_up(OpTrouble::Kind kind, std::string detail);
+  // A call that is kept as one item (opaque_call.cpp). begin_call() looks up its tensors before it
+  // is made; end_call() puts it in the place of the ops behind `position`. Nothing or false:
+  // trouble.
+  std::optional<LogItem> begin_call(c10::intrusive_ptr<OpaqueCall> call,
+                                    const std::vector<at::Tensor>& tensors);
+  bool end_call(LogItem item, size_t position, const std::vector<at::Tensor>& results);
 
   // Forgets the ops behind `position` and the values made by them. Numbers are not used again.
   void rewind(size_t position);
@@ -140,6 +152,7 @@ class OpLog {
   at::Tensor probe_, cast_probe_;  // tell one filling of autocast's cache from the next
   uint32_t filling_ = 0;
   std::optional<OpTrouble> trouble_;
+  StandIns* stand_ins_ = nullptr;
   OpLog* outer_ = nullptr;
   bool on_ = false;
   bool was_included_ = false;

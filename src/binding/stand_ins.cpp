@@ -1,0 +1,106 @@
+#include "binding/stand_ins.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/utils/python_symnode.h>
+
+namespace py = pybind11;
+
+namespace smelt {
+namespace {
+
+// What PyTorch's SymInt and SymFloat ask for. Arithmetic there is none: who tries gets an error,
+// and the call is made with the number itself.
+class NumberNode {
+ public:
+  NumberNode(std::shared_ptr<bytecode::StandInUse> use, ScalarId id, c10::Scalar value)
+      : use_(std::move(use)), id_(id), value_(value) {}
+
+  StandIns::Found found() const { return {id_, value_}; }
+  bool is_float() const { return value_.isFloatingPoint(); }
+  int64_t as_int() { return look().toLong(); }
+  double as_float() { return look().toDouble(); }
+  bool as_bool() { return is_float() ? as_float() != 0 : as_int() != 0; }
+  std::string str() { return is_float() ? std::to_string(as_float()) : std::to_string(as_int()); }
+
+ private:
+  const c10::Scalar& look() {
+    use_->looked_at.push_back(id_);
+    return value_;
+  }
+
+  std::shared_ptr<bytecode::StandInUse> use_;
+  ScalarId id_;
+  c10::Scalar value_;
+};
+
+// Where the argument parser keeps the symbolic number of which it made a tensor.
+constexpr const char* kBehindTensor = "_wrapped_number";
+
+}  // namespace
+
+c10::Scalar to_scalar(PyObject* number) {
+  if (PyFloat_CheckExact(number)) return PyFloat_AS_DOUBLE(number);
+  return static_cast<int64_t>(PyLong_AsLongLong(number));
+}
+
+PyObject* PythonStandIns::make(PyObject* number, ScalarId id) {
+  const py::object node = py::cast(NumberNode(use_, id, to_scalar(number)));
+  const bool is_float = PyFloat_CheckExact(number);
+  const py::handle type = is_float ? torch::get_symfloat_class() : torch::get_symint_class();
+  // As its __init__ does, which is Python code, and the trace would follow it.
+  auto* cls = reinterpret_cast<PyTypeObject*>(type.ptr());
+  auto made = py::reinterpret_steal<py::object>(cls->tp_new(cls, py::tuple().ptr(), nullptr));
+  if (!made) throw py::error_already_set();
+  made.attr("node") = node;
+  return made.release().ptr();
+}
+
+bytecode::StandInUse PythonStandIns::end() { return std::exchange(*use_, {}); }
+
+std::optional<StandIns::Found> PythonStandIns::find(const c10::SymNodeImpl& node) {
+  const auto* behind = dynamic_cast<const torch::impl::PythonSymNodeImpl*>(&node);
+  if (behind == nullptr) return std::nullopt;
+  const py::gil_scoped_acquire gil;
+  const py::handle object = const_cast<torch::impl::PythonSymNodeImpl*>(behind)->getPyObj();
+  if (!py::isinstance<NumberNode>(object)) return std::nullopt;
+  return object.cast<NumberNode&>().found();
+}
+
+std::optional<StandIns::Found> PythonStandIns::find(const at::Tensor& number) {
+  const py::gil_scoped_acquire gil;
+  const auto tensor = py::reinterpret_steal<py::object>(THPVariable_Wrap(number));
+  const auto behind =
+      py::reinterpret_steal<py::object>(PyObject_GetAttrString(tensor.ptr(), kBehindTensor));
+  if (!behind) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  const py::object node = behind.attr("node");
+  if (!py::isinstance<NumberNode>(node)) return std::nullopt;
+  return node.cast<NumberNode&>().found();
+}
+
+void bind_stand_ins(py::module_& m) {
+  const auto where = [](auto result) {
+    return [result](NumberNode& node, const py::args&) { return (node.*result)(); };
+  };
+  py::class_<NumberNode>(m, "_NumberNode")
+      .def("is_int", [](const NumberNode& node) { return !node.is_float(); })
+      .def("is_float", &NumberNode::is_float)
+      .def("is_bool", [](const NumberNode&) { return false; })
+      .def("is_nested_int", [](const NumberNode&) { return false; })
+      .def("is_symbolic", [](const NumberNode&) { return true; })
+      .def("is_constant", [](const NumberNode&) { return false; })
+      .def("has_hint", [](const NumberNode&) { return true; })
+      .def("maybe_as_int", [](const NumberNode&) { return py::none(); })
+      .def("guard_int", where(&NumberNode::as_int))
+      .def("int_", where(&NumberNode::as_int))
+      .def("guard_float", where(&NumberNode::as_float))
+      .def("guard_bool", where(&NumberNode::as_bool))
+      .def("bool_", where(&NumberNode::as_bool))
+      .def("str", &NumberNode::str)
+      .def("__str__", &NumberNode::str);
+}
+
+}  // namespace smelt

@@ -1,0 +1,180 @@
+// How gradients are computed. The rule is the compiled backward, on the tensors that it saved.
+// Where gradients are to be differentiated in their turn, and where the compiled backward can't
+// run, the forward is run again by its log under autograd, on the same inputs and with the same
+// random numbers, and PyTorch differentiates that.
+#include "bridge/backward_node.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/alias.h>
+#include <ATen/ops/empty_strided.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <algorithm>
+#include <type_traits>
+
+namespace smelt {
+
+namespace impl = torch::autograd::impl;
+
+namespace {
+
+// Pointers of std:: or of c10, depending on the version of PyTorch.
+using NodePtr = decltype(impl::grad_accumulator(at::Tensor()));
+
+template <typename Pointer, typename... Args>
+Pointer make_node(Args&&... args) {
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>)
+    return std::make_shared<BackwardNode>(std::forward<Args>(args)...);
+  else
+    return Pointer(c10::make_intrusive<BackwardNode>(std::forward<Args>(args)...));
+}
+
+}  // namespace
+
+BackwardNode::BackwardNode(std::shared_ptr<const TrainingProgram> program,
+                           std::vector<at::Tensor> inputs, GeneratorStates states)
+    : program_(std::move(program)), inputs_(std::move(inputs)), states_(std::move(states)) {
+  for (size_t input : program_->tracked_inputs_) add_next_edge(impl::gradient_edge(inputs_[input]));
+}
+
+void BackwardNode::attach(std::shared_ptr<const TrainingProgram> program,
+                          std::vector<at::Tensor> inputs, const std::vector<at::Tensor>& made,
+                          std::vector<at::Tensor> before, GeneratorStates states) {
+  const TrainingProgram& of = *program;
+  for (size_t i = 0; i < before.size(); ++i)
+    if (before[i].defined()) inputs[i] = std::move(before[i]);
+  const NodePtr node = make_node<NodePtr>(std::move(program), std::move(inputs), std::move(states));
+  for (const TrainingProgram::Gradient& tracked : of.tracked_)
+    torch::autograd::set_history(made[tracked.output], node);
+  static_cast<BackwardNode&>(*node).save(made);
+}
+
+void BackwardNode::save(const std::vector<at::Tensor>& made) {
+  saved_.reserve(program_->saved_.size());
+  for (size_t i = 0; i < program_->saved_.size(); ++i) {
+    const SavedValue& value = program_->saved_[i];
+    if (value.from == SavedValue::From::input) {
+      saved_.emplace_back(inputs_[value.index], /*is_output=*/false);
+      inputs_[value.index].reset();
+      continue;
+    }
+    const at::Tensor& tensor = made[value.index];
+    for (int32_t output : value.shown_by)
+      impl::set_version_counter(tensor, impl::version_counter(made[output]));
+    saved_.emplace_back(tensor, program_->saved_is_tracked_[i]);
+  }
+  for (const at::Tensor& input : inputs_)
+    versions_.push_back(input.defined() ? input._version() : 0);
+}
+
+std::vector<at::Tensor> BackwardNode::unpack() {
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(saved_.size());
+  const auto self = getptr();
+  for (const torch::autograd::SavedVariable& saved : saved_) tensors.push_back(saved.unpack(self));
+  return tensors;
+}
+
+std::vector<at::Tensor> BackwardNode::forward_inputs(const std::vector<at::Tensor>& saved) const {
+  std::vector<at::Tensor> inputs = inputs_;
+  for (size_t i = 0; i < saved.size(); ++i)
+    if (const SavedValue& value = program_->saved_[i]; value.from == SavedValue::From::input)
+      inputs[value.index] = saved[i];
+  return inputs;
+}
+
+BackwardNode::List BackwardNode::apply(List&& gradients) {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
+  std::vector<bool> used;
+  used.reserve(gradients.size());
+  for (const at::Tensor& gradient : gradients) used.push_back(gradient.defined());
+  if (std::ranges::none_of(used, std::identity())) return List(program_->tracked_inputs_.size());
+  const std::vector<at::Tensor> saved = unpack();
+  if (!at::GradMode::is_enabled())
+    if (auto found = run_compiled(gradients, used, saved)) return std::move(*found);
+  return run_log(gradients, saved);
+}
+
+std::optional<BackwardNode::List> BackwardNode::run_compiled(
+    const List& gradients, const std::vector<bool>& used,
+    const std::vector<at::Tensor>& saved) const {
+  for (const at::Tensor& gradient : gradients)
+    if (gradient.defined() &&
+        (gradient.layout() != c10::kStrided || gradient._fw_grad(0).defined() ||
+         gradient.key_set().has(c10::DispatchKey::Python) || !gradient.is_cpu()))
+      return std::nullopt;
+  const TrainingProgram::Backward& backward =
+      program_->backward_for(used, [&] { return forward_inputs(saved); });
+  if (!backward.compiled) return std::nullopt;
+  std::vector<at::Tensor> arguments;
+  arguments.reserve(backward.saved.size() + gradients.size());
+  for (size_t i : backward.saved) arguments.push_back(saved[i]);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const TrainingProgram::Gradient& type = program_->tracked_[i];
+    at::Tensor gradient = gradients[i];
+    if (!gradient.defined() || gradient.strides() != type.strides || gradient.is_conj() ||
+        gradient.is_neg()) {
+      gradient = at::empty_strided(type.sizes, type.strides, at::dtype(type.dtype));
+      if (used[i]) gradient.copy_(gradients[i]);
+    }
+    arguments.push_back(std::move(gradient));
+  }
+  try {
+    return backward.compiled->run_typed(arguments);
+  } catch (const KernelFailed&) {
+    return std::nullopt;  // the ops themselves say what is wrong
+  }
+}
+
+BackwardNode::List BackwardNode::run_log(const List& gradients,
+                                         const std::vector<at::Tensor>& saved) {
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    TORCH_CHECK(!inputs_[i].defined() || inputs_[i]._version() == versions_[i],
+                "one of the variables needed for gradient computation has been modified by an "
+                "inplace operation: an input of a compiled function, whose backward is computed "
+                "anew from its inputs here (for create_graph=True, for instance)");
+  const bool create_graph = at::GradMode::is_enabled();
+  std::vector<at::Tensor> inputs = forward_inputs(saved);
+  List wanted, outputs, seeds;
+  {
+    const at::AutoGradMode grad(true);
+    // Derivatives are those of this function alone, also where one input is computed of another.
+    for (size_t input : program_->tracked_inputs_) {
+      inputs[input] = at::alias(inputs[input]);
+      wanted.push_back(inputs[input]);
+    }
+    for (size_t input : program_->written_) inputs[input] = inputs[input].clone();
+    GeneratorStates now(program_->log_.generators());
+    states_.restore();
+    OpAmbientScope ambient(OpAmbient::current());
+    ambient.enter(program_->ambient_);
+    try {
+      outputs = program_->log_.run(std::move(inputs));
+    } catch (...) {
+      now.restore();
+      throw;
+    }
+    now.restore();
+  }
+  List tracked;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    tracked.push_back(outputs[program_->tracked_[i].output]);
+    seeds.push_back(gradients[i]);
+  }
+  return torch::autograd::grad(tracked, wanted, seeds, create_graph, create_graph,
+                               /*allow_unused=*/true);
+}
+
+void BackwardNode::release_variables() {
+  const std::lock_guard lock(mutex_);
+  if (saved_.empty()) return;  // as often as one likes, as in eager
+  for (torch::autograd::SavedVariable& saved : saved_) saved.reset_data();
+  inputs_.clear();
+  released_ = true;
+}
+
+}  // namespace smelt

@@ -1,0 +1,53 @@
+// The autograd node of a TrainingProgram's outputs.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bridge/generator_states.h"
+#include "bridge/training_program.h"
+
+namespace smelt {
+
+class BackwardNode final : public torch::autograd::Node {
+ public:
+  using List = torch::autograd::variable_list;
+
+  // Of a run of the forward, on `inputs`; the generators as they were before.
+  BackwardNode(std::shared_ptr<const TrainingProgram> program, std::vector<at::Tensor> inputs,
+               GeneratorStates states);
+
+  // Makes it the node of those outputs that take part in autograd, and keeps what the backward
+  // needs. `made`: outputs of the forward graph. `before`: what was in the inputs that it changed.
+  static void attach(std::shared_ptr<const TrainingProgram> program, std::vector<at::Tensor> inputs,
+                     const std::vector<at::Tensor>& made, std::vector<at::Tensor> before,
+                     GeneratorStates states);
+
+  List apply(List&& gradients) override;
+  void release_variables() override;
+  std::string name() const override { return "SmeltBackward"; }
+
+ private:
+  void save(const std::vector<at::Tensor>& made);
+  std::vector<at::Tensor> unpack();
+  std::vector<at::Tensor> forward_inputs(const std::vector<at::Tensor>& saved) const;
+  std::optional<List> run_compiled(const List& gradients, const std::vector<bool>& used,
+                                   const std::vector<at::Tensor>& saved) const;
+  List run_log(const List& gradients, const std::vector<at::Tensor>& saved);
+
+  const std::shared_ptr<const TrainingProgram> program_;
+  // Per input: undefined where it is among the saved tensors, whose versions PyTorch checks.
+  std::vector<at::Tensor> inputs_;
+  std::vector<uint32_t> versions_;
+  std::vector<torch::autograd::SavedVariable> saved_;
+  GeneratorStates states_;
+  bool released_ = false;
+};
+
+}  // namespace smelt

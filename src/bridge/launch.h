@@ -1,0 +1,17 @@
+// Kernels started on ATen's threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/program.h"
+
+namespace smelt {
+
+// `buffers`: one pointer per buffer of the kernel, nullptr for scratch. `symbols`: values of the
+// program's symbols. False: the kernel found an index out of range or a division by 0; what it has
+// written means nothing then.
+bool launch(const KernelCode& kernel, std::span<void* const> buffers,
+            std::span<const int64_t> symbols);
+
+}  // namespace smelt

@@ -1,0 +1,79 @@
+// The program of traced code that takes part in autograd: a compiled forward, and an autograd node
+// (backward_node.h) that runs a compiled backward. What it can't do it leaves to the log.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "bridge/log_program.h"
+#include "bridge/recorded_graph.h"
+#include "compile/compile.h"
+#include "passes/split_joint.h"
+
+namespace smelt {
+
+class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
+ public:
+  // Beyond what has to hold for a graph without autograd.
+  static Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
+                            std::span<const LogValue> outputs);
+  // An Error where it can't be recorded. Not with the GIL held: it runs the autograd engine.
+  TrainingProgram(const OpLog& log, const LogProgram& program, std::span<const LogValue> inputs,
+                  std::span<const LogValue> outputs, const CompileOptions& options);
+
+  // Nothing if the log has to run instead; nothing is changed then. Thread-safe.
+  std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& inputs) const;
+
+  size_t ops() const;
+  std::string str() const;
+
+ private:
+  friend class BackwardNode;
+
+  // What a gradient of an output looks like; its sizes are given by the output.
+  struct Gradient {
+    size_t output;
+    std::vector<int64_t> sizes, strides;
+    c10::ScalarType dtype;
+  };
+  // The gradients of inputs for one choice of outputs whose gradients are there.
+  struct Backward {
+    std::unique_ptr<const RecordedGraph::Impl> compiled;  // none: the log has to do it
+    std::vector<size_t> saved;                            // which of the saved tensors it takes
+  };
+
+  std::vector<at::Tensor> gradient_examples() const;
+  Backward compile_backward(SplitGraphs split, Recorded rest) const;
+  Backward record_backward(const std::vector<bool>& used,
+                           const std::vector<at::Tensor>& inputs) const;
+  // `used`: by tracked output. `inputs` gives what went into the forward. Thread-safe.
+  const Backward& backward_for(const std::vector<bool>& used,
+                               const std::function<std::vector<at::Tensor>()>& inputs) const;
+
+  const LogProgram log_;
+  const OpAmbient ambient_;  // that the log started with
+  const CompileOptions options_;
+  const size_t outputs_;
+  std::vector<size_t> tracked_inputs_;  // that require gradients
+  std::vector<Gradient> tracked_;       // outputs that do
+  std::vector<size_t> written_;         // inputs that the forward changes
+  std::vector<SavedValue> saved_;
+  std::vector<bool> saved_is_tracked_;    // of saved_: it is an output that requires a gradient
+  std::vector<std::string> definitions_;  // of saved_
+  std::unique_ptr<const RecordedGraph::Impl> forward_;
+  std::string backward_text_;
+  mutable std::mutex mutex_;
+  mutable std::optional<std::pair<SplitGraphs, Recorded>> uncompiled_;  // for all gradients
+  mutable std::map<std::vector<bool>, Backward> backwards_;
+};
+
+}  // namespace smelt

@@ -1,0 +1,230 @@
+// Calls that work on the autograd graph itself: custom autograd functions, torch.autograd.grad,
+// requires_grad_(), hooks. The log can't tell what they do by ops, but it can have the call itself
+// made again, with the tensors that are there then (TensorLog::begin_call).
+//
+// A custom function runs code of the user's. Its forward() is followed, so that all it reads is
+// guarded; since each run calls it again, the ops in it are left out of the log, and it must
+// neither change anything that outlives it nor come behind a change that it might see: a cached
+// call makes its changes when the tensor ops are done.
+#include <string_view>
+
+#include "capture/bytecode/names.h"
+#include "capture/bytecode/operations.h"
+
+namespace smelt::bytecode {
+namespace {
+
+// A function of torch's by the name that its code has.
+bool is_function(PyObject* function, std::string_view module, std::string_view name) {
+  const auto* object = reinterpret_cast<PyFunctionObject*>(function);
+  PyObject* found = PyDict_GetItemString(object->func_globals, "__name__");
+  return found != nullptr && PyUnicode_Check(found) && text_of(found) == module &&
+         text_of(reinterpret_cast<PyCodeObject*>(object->func_code)->co_qualname) == name;
+}
+
+// A function that a call may take along as it is: made by each call anew, but always the same.
+bool is_plain_function(PyObject* object) {
+  if (!PyFunction_Check(object)) return false;
+  const auto* function = reinterpret_cast<PyFunctionObject*>(object);
+  return function->func_closure == nullptr && function->func_defaults == nullptr &&
+         function->func_kwdefaults == nullptr;
+}
+
+// What begin_call() takes: tensors, constants and tuples of such. They are settled.
+bool use_argument(Trace& trace, Value argument) {
+  PyObject* object = argument.object;
+  if (!PyTuple_CheckExact(object)) {
+    const bool is_made = trace.is_born(object) && !tensors().is_tensor(object);
+    if (is_made) return is_plain_function(object);
+    if (!tensors().is_tensor(object) && !is_constant(object)) return false;
+    trace.use(argument);
+    return true;
+  }
+  argument = trace.value(object, argument.ref);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(object, i);
+    if (!use_argument(trace, {item, trace.read_item(argument, i, item)})) return false;
+  }
+  trace.guard_length(argument);
+  return true;
+}
+
+std::optional<TensorLog::Call> begin_call(Trace& trace, PyObject* callee,
+                                          std::span<const Value> arguments, PyObject* names) {
+  std::vector<PyObject*> objects;
+  for (const Value& argument : arguments) {
+    if (!use_argument(trace, argument)) return std::nullopt;
+    objects.push_back(argument.object);
+  }
+  if (!trace.active()) return std::nullopt;
+  const auto call = trace.log().begin_call(callee, objects, names);
+  trace.check_log();
+  return call;
+}
+
+// The whole call is one op of the log. `body` makes it.
+template <typename Body>
+Result keep_call(Trace& trace, std::string what, PyObject* callee, std::span<const Value> arguments,
+                 PyObject* names, const Body& body) {
+  const auto begun = begin_call(trace, callee, arguments, names);
+  if (!begun) trace.stop(BreakReason::autograd, std::move(what));
+  PyObject* result = body();
+  if (result == nullptr || !trace.active()) {
+    if (result == nullptr) trace.stop(BreakReason::exception, what);
+    return {result, 0};
+  }
+  trace.log().end_call(*begun, result);
+  trace.check_log();
+  return {result, trace.active() ? trace.adopt(result, 1) : 0};
+}
+
+bool has_tensor_that(PyObject* object, const char* field) {
+  if (tensors().is_tensor(object)) {
+    const Object found = Object::steal(PyObject_GetAttrString(object, field));
+    PyErr_Clear();
+    return found.get() == Py_True;
+  }
+  if (!PyTuple_Check(object)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+    if (has_tensor_that(PyTuple_GET_ITEM(object, i), field)) return true;
+  return false;
+}
+
+// torch._C._FunctionBase.apply, bound to the class.
+Object apply_in_c(PyObject* cls) {
+  static PyObject* const name = PyUnicode_InternFromString("apply");
+  for (auto* type = reinterpret_cast<PyTypeObject*>(cls); type != nullptr; type = type->tp_base) {
+    if (std::string_view(type->tp_name) != "torch._C._FunctionBase") continue;
+    PyObject* found = _PyType_Lookup(type, name);
+    if (found == nullptr || Py_TYPE(found)->tp_descr_get == nullptr) return {};
+    return Object::steal(Py_TYPE(found)->tp_descr_get(found, nullptr, cls));
+  }
+  return {};
+}
+
+// A static method that apply() in C will call back. The function; nullptr if it is something else.
+PyObject* expect_callback(Trace& trace, PyTypeObject* cls, PyObject* name) {
+  PyObject* found = _PyType_Lookup(cls, name);
+  if (found == nullptr || Py_TYPE(found) != &PyStaticMethod_Type) return nullptr;
+  const Ref ref = trace.read_type(cls, name, found);
+  Object function = Object::steal(PyObject_GetAttr(found, names().func));
+  if (!function || !PyFunction_Check(function.get())) return nullptr;
+  const Ref inner = trace.read(NodeKind::attribute, {found, ref}, names().func, 0, function.get());
+  return may_call_back(trace, {function.get(), inner}) ? function.get() : nullptr;
+}
+
+// With forward(ctx, ...), or with forward(...) and setup_context(), Function.apply() hands on to C
+// what it was given; for the latter it fills in defaults before.
+bool expect_callbacks(Trace& trace, PyTypeObject* cls, size_t arguments) {
+  static PyObject* const forward_name = PyUnicode_InternFromString("forward");
+  static PyObject* const setup_name = PyUnicode_InternFromString("setup_context");
+  PyObject* forward = expect_callback(trace, cls, forward_name);
+  PyObject* setup = expect_callback(trace, cls, setup_name);
+  if (forward == nullptr || setup == nullptr) return false;
+  const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(setup));
+  if (text_of(code->co_qualname) == "_SingleLevelFunction.setup_context") return true;
+  code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(forward));
+  return code->co_argcount == static_cast<int>(arguments) && code->co_kwonlyargcount == 0 &&
+         !(code->co_flags & (CO_VARARGS | CO_VARKEYWORDS));
+}
+
+// Function.apply. Where nothing needs a gradient, it is forward() and nothing else.
+bool call_apply(Trace& trace, std::span<const Value> arguments, PyObject* keywords,
+                Result* result) {
+  if (arguments.empty() || keywords != nullptr || !PyType_Check(arguments[0].object)) return false;
+  PyObject* cls = arguments[0].object;
+  arguments = arguments.subspan(1);
+  const Object apply = apply_in_c(cls);
+  if (!apply || !expect_callbacks(trace, reinterpret_cast<PyTypeObject*>(cls), arguments.size()))
+    return false;
+  trace.hold(apply.get());
+  const Trace::Mark start = trace.mark();
+  // Without it too, if no gradient is needed.
+  const auto begun = begin_call(trace, apply.get(), arguments, nullptr);
+  {
+    const Transparent transparent(&trace, true);
+    result->object = call_plainly(apply.get(), arguments, nullptr);
+  }
+  trace.check_log();
+  if (result->object == nullptr) {
+    trace.stop(BreakReason::exception, "a custom autograd function");
+    return true;
+  }
+  if (has_tensor_that(result->object, "requires_grad")) {
+    if (!begun || trace.has_changed(start) || trace.has_changed({}))
+      trace.stop(BreakReason::autograd, "a custom autograd function with other effects");
+    if (trace.active()) trace.log().end_call(*begun, result->object);
+    trace.check_log();
+  }
+  if (trace.active()) result->ref = trace.adopt(result->object);
+  return true;
+}
+
+// Hooks and custom functions that the pass would call.
+bool stops_at_python(Trace& trace, std::span<const Value> arguments) {
+  if (arguments.empty() || !tensors().backward_runs_python(arguments[0].object)) return false;
+  trace.stop(BreakReason::backward, "torch.autograd.grad, with Python code in the graph");
+  return true;
+}
+
+// torch.autograd.grad, when all that can go wrong with its arguments is ruled out. backward()
+// changes the grad of tensors that need not be known.
+bool call_engine(Trace& trace, Value function, std::span<const Value> arguments, PyObject* keywords,
+                 Result* result) {
+  bool accumulates = true;
+  const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
+  for (Py_ssize_t i = 0; i < named; ++i)
+    if (text_of(PyTuple_GET_ITEM(keywords, i)) == "accumulate_grad")
+      accumulates = arguments[arguments.size() - static_cast<size_t>(named - i)].object != Py_False;
+  if (accumulates || stops_at_python(trace, arguments)) {
+    trace.stop(BreakReason::backward, "backward()");
+    return false;
+  }
+  *result = keep_call(trace, "torch.autograd.grad", function.object, arguments, keywords, [&] {
+    const Unfollowed unfollowed(&trace, false);
+    return call_plainly(function.object, arguments, keywords);
+  });
+  return true;
+}
+
+}  // namespace
+
+bool is_function_context(PyObject* object) {
+  for (const PyTypeObject* type = Py_TYPE(object); type != nullptr; type = type->tp_base)
+    if (std::string_view(type->tp_name) == "torch._C._FunctionBase") return true;
+  return false;
+}
+
+bool call_autograd(Trace& trace, Value function, std::span<const Value> arguments,
+                   PyObject* keywords, Result* result) {
+  if (is_function(function.object, "torch.autograd.function", "Function.apply"))
+    return call_apply(trace, arguments, keywords, result);
+  // Here rather than where they come to it, deep in torch's code.
+  if (is_function(function.object, "torch._tensor", "Tensor.backward") ||
+      is_function(function.object, "torch.autograd", "backward"))
+    trace.stop(BreakReason::backward, "backward()");
+  if (is_function(function.object, "torch.autograd", "grad") && stops_at_python(trace, arguments))
+    return false;
+  if (is_function(function.object, "torch.autograd.graph", "_engine_run_backward"))
+    return call_engine(trace, function, arguments, keywords, result);
+  if (!is_function(function.object, "torch._tensor", "Tensor.register_hook")) return false;
+  *result = call_on_graph(trace, function, arguments, keywords);
+  return true;
+}
+
+Result call_on_graph(Trace& trace, Value callee, std::span<const Value> arguments,
+                     PyObject* keywords) {
+  std::string name = PyFunction_Check(callee.object)
+                         ? text_of(reinterpret_cast<PyFunctionObject*>(callee.object)->func_name)
+                         : text_of(PyDescr_NAME(callee.object));
+  const auto body = [&] {
+    const Unfollowed unfollowed(&trace, false);
+    PyObject* made = call_plainly(callee.object, arguments, keywords);
+    // The handle of a hook: it is not known how to make another one.
+    if (made != nullptr && !is_constant(made) && !tensors().is_tensor(made)) trace.transient(made);
+    return made;
+  };
+  return keep_call(trace, "torch's " + name, callee.object, arguments, keywords, body);
+}
+
+}  // namespace smelt::bytecode

@@ -1,0 +1,213 @@
+#include "codegen/cpu/cpu_module.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include <llvm/IR/LLVMContext.h>
+
+#include "codegen/cpu/emitter.h"
+#include "codegen/cpu/host_target.h"
+#include "codegen/cpu/machine_code.h"
+#include "codegen/cpu/plan.h"
+
+namespace smelt {
+namespace {
+
+// A kernel with its code. Kept so that the assembly can be shown when someone asks.
+struct Compiled {
+  loops::Kernel source;
+  CpuOptions options;
+  CpuKernel kernel;
+  std::shared_ptr<const cpu::MachineCode> code;
+};
+
+struct Key {
+  uint64_t hash;
+  CpuOptions options;
+  std::string text;  // without the name
+};
+
+Key key_of(const loops::Kernel& kernel, const CpuOptions& options) {
+  loops::Kernel nameless = kernel;
+  nameless.name.clear();
+  const uint64_t hash =
+      kernel.hash() * 31 + static_cast<uint64_t>(options.vector_bits) * 2 + options.contract;
+  return {hash, options, nameless.str()};
+}
+
+// What is compiled and still held by someone.
+class Cache {
+ public:
+  std::shared_ptr<const Compiled> find(const Key& key) {
+    std::lock_guard lock(mutex_);
+    const auto [begin, end] = entries_.equal_range(key.hash);
+    for (auto it = begin; it != end;) {
+      std::shared_ptr<const Compiled> compiled = it->second.compiled.lock();
+      if (compiled && it->second.text == key.text &&
+          it->second.options.contract == key.options.contract &&
+          it->second.options.vector_bits == key.options.vector_bits)
+        return compiled;
+      it = compiled ? std::next(it) : entries_.erase(it);
+    }
+    return nullptr;
+  }
+
+  void add(const Key& key, const std::shared_ptr<const Compiled>& compiled) {
+    std::lock_guard lock(mutex_);
+    if (entries_.size() >= next_sweep_) {
+      std::erase_if(entries_, [](const auto& entry) { return entry.second.compiled.expired(); });
+      next_sweep_ = std::max<size_t>(256, 2 * entries_.size());
+    }
+    entries_.emplace(key.hash, Entry{key.text, key.options, compiled});
+  }
+
+  // Leaked: threads may compile while the process ends.
+  static Cache& process() {
+    static Cache* const cache = new Cache;
+    return *cache;
+  }
+
+ private:
+  struct Entry {
+    std::string text;
+    CpuOptions options;
+    std::weak_ptr<const Compiled> compiled;
+  };
+  std::mutex mutex_;
+  std::unordered_multimap<uint64_t, Entry> entries_;
+  size_t next_sweep_ = 256;
+};
+
+void set_target(llvm::Module& module, llvm::TargetMachine& machine) {
+  module.setDataLayout(machine.createDataLayout());
+  module.setTargetTriple(cpu::host_target().triple);
+}
+
+std::shared_ptr<const Compiled> compile_one(const loops::Kernel& kernel,
+                                            const CpuOptions& options) {
+  auto compiled = std::make_shared<Compiled>();
+  compiled->source = kernel;
+  compiled->options = options;
+  const cpu::Plan plan = cpu::make_plan(kernel, options, cpu::host_target());
+  cpu::TargetLease lease;
+  llvm::LLVMContext context;
+  llvm::Module module("kernel", context);
+  set_target(module, lease.machine());
+  cpu::Emitter(kernel, plan, options, module, "kernel").run();
+  compiled->code = cpu::generate_code(module, lease.machine());
+  compiled->kernel = {reinterpret_cast<CpuFunction>(compiled->code->find("kernel")), plan.units,
+                      plan.unit_cost, plan.scratch_bytes, kernel.ordered};
+  return compiled;
+}
+
+class Module final : public CpuModule {
+ public:
+  explicit Module(std::vector<std::shared_ptr<const Compiled>> kernels)
+      : kernels_(std::move(kernels)) {}
+  const CpuKernel& kernel(size_t i) const override { return kernels_[i]->kernel; }
+
+  std::string assembly() const override {
+    std::string text;
+    for (const auto& compiled : kernels_) {
+      cpu::TargetLease lease;
+      llvm::LLVMContext context;
+      llvm::Module module("kernel", context);
+      set_target(module, lease.machine());
+      const cpu::Plan plan =
+          cpu::make_plan(compiled->source, compiled->options, cpu::host_target());
+      cpu::Emitter(compiled->source, plan, compiled->options, module, compiled->source.name).run();
+      text += cpu::generate_assembly(module, lease.machine());
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::shared_ptr<const Compiled>> kernels_;
+};
+
+// Runs jobs 0 .. count-1 on this thread and a few more.
+template <class Job>
+void run_all(size_t count, const Job& job) {
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr error;
+  auto work = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        job(i);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        error = std::current_exception();
+      }
+    }
+  };
+  const size_t threads = std::min<size_t>({count, std::thread::hardware_concurrency(), 16});
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < threads; ++i) others.emplace_back(work);
+  work();
+  for (std::thread& thread : others) thread.join();
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+std::shared_ptr<const CpuModule> compile_cpu(std::span<const loops::Kernel* const> kernels,
+                                             const CpuOptions& options) {
+  std::vector<std::shared_ptr<const Compiled>> compiled(kernels.size());
+  std::vector<Key> keys;
+  std::vector<size_t> missing;                  // the first of each that is not there yet
+  std::vector<std::pair<size_t, size_t>> same;  // a later one, and the first
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    keys.push_back(key_of(*kernels[i], options));
+    compiled[i] = Cache::process().find(keys[i]);
+    if (compiled[i]) continue;
+    const auto first = std::find_if(missing.begin(), missing.end(), [&](size_t j) {
+      return keys[j].hash == keys[i].hash && keys[j].text == keys[i].text;
+    });
+    if (first == missing.end())
+      missing.push_back(i);
+    else
+      same.emplace_back(i, *first);
+  }
+  run_all(missing.size(),
+          [&](size_t i) { compiled[missing[i]] = compile_one(*kernels[missing[i]], options); });
+  for (size_t i : missing) Cache::process().add(keys[i], compiled[i]);
+  for (const auto& [later, first] : same) compiled[later] = compiled[first];
+  return std::make_shared<Module>(std::move(compiled));
+}
+
+Decision can_compile_cpu(const loops::Kernel& kernel) {
+  auto fits = [](DType dtype) {
+    switch (dtype) {
+      case DType::f8e5m2:
+      case DType::f8e4m3fn:
+      case DType::f8e5m2fnuz:
+      case DType::f8e4m3fnuz: return false;
+      // Without the instructions, conversions are calls to functions that a process may not have.
+      case DType::f16: return cpu::host_target().vector_bits > 128;
+      default: return !is_complex(dtype);
+    }
+  };
+  for (const loops::Buffer& buffer : kernel.buffers) {
+    if (!fits(buffer.dtype))
+      return Decision::forbid(std::string(name_of(buffer.dtype)) + " is not supported");
+  }
+  for (const loops::Inst& inst : kernel.insts) {
+    if (!fits(inst.dtype))
+      return Decision::forbid(std::string(name_of(inst.dtype)) + " is not supported");
+    const bool half =
+        inst.op == loops::Op::reduce &&
+        accumulate_of(kernel.insts[inst.args[0]].dtype) != kernel.insts[inst.args[0]].dtype;
+    if (half) return Decision::forbid("a reduction in half precision");
+  }
+  if (kernel.dims() >= cpu::kPoint) return Decision::forbid("too many dimensions");
+  return Decision::allow();
+}
+
+std::string cpu_target() { return cpu::host_target().name; }
+
+}  // namespace smelt

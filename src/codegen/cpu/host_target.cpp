@@ -1,0 +1,107 @@
+#include "codegen/cpu/host_target.h"
+
+#include <mutex>
+#include <vector>
+
+#include <llvm/ADT/StringMap.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/CommandLine.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/TargetParser/Host.h>
+
+#include "base/error.h"
+
+namespace smelt::cpu {
+namespace {
+
+// Passes of the code generator that find nothing to do in our loops and take a third of its time.
+// They can be left out by LLVM's command line options only.
+void leave_out_passes() {
+  auto& options = llvm::cl::getRegisteredOptions();
+  for (const char* name : {"disable-lsr", "disable-mergeicmps", "disable-partial-libcall-inlining",
+                           "disable-constant-hoisting"}) {
+    const auto found = options.find(name);
+    if (found != options.end()) found->second->addOccurrence(0, name, "true");
+  }
+}
+
+HostTarget look_at_host() {
+  leave_out_passes();
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+  HostTarget host;
+  host.triple = llvm::sys::getProcessTriple();
+  host.cpu = llvm::sys::getHostCPUName().str();
+  const llvm::StringMap<bool> has = llvm::sys::getHostCPUFeatures();
+  for (const auto& feature : has) {
+    if (!host.features.empty()) host.features += ',';
+    host.features += (feature.second ? "+" : "-") + feature.first().str();
+  }
+  auto all = [&](std::initializer_list<const char*> names) {
+    for (const char* name : names)
+      if (!has.lookup(name)) return false;
+    return true;
+  };
+  host.name = "none";
+  if (all({"avx2", "fma", "f16c"})) {
+    host.name = "avx2";
+    host.vector_bits = 256;
+  }
+  if (host.vector_bits == 256 && all({"avx512f", "avx512bw", "avx512dq", "avx512vl"})) {
+    host.name = "avx512";
+    host.vector_bits = 512;
+    host.masked_tails = true;
+  }
+  return host;
+}
+
+std::unique_ptr<llvm::TargetMachine> make_machine() {
+  const HostTarget& host = host_target();
+  std::string error;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(host.triple, error);
+  SMELT_CHECK(target, error);
+  llvm::TargetOptions options;
+  // Only instructions that carry the `contract` flag may be fused.
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
+  std::unique_ptr<llvm::TargetMachine> machine(
+      target->createTargetMachine(host.triple, host.cpu, host.features, options, llvm::Reloc::PIC_,
+                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Less, true));
+  SMELT_CHECK(machine, "LLVM has no target machine for " + host.triple);
+  return machine;
+}
+
+struct Idle {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<llvm::TargetMachine>> machines;
+};
+
+// Leaked: a thread may still compile while the process ends.
+Idle& idle() {
+  static Idle* const it = new Idle;
+  return *it;
+}
+
+}  // namespace
+
+const HostTarget& host_target() {
+  static const HostTarget* const host = new HostTarget(look_at_host());
+  return *host;
+}
+
+TargetLease::TargetLease() {
+  {
+    std::lock_guard lock(idle().mutex);
+    if (!idle().machines.empty()) {
+      machine_ = std::move(idle().machines.back());
+      idle().machines.pop_back();
+    }
+  }
+  if (!machine_) machine_ = make_machine();
+}
+
+TargetLease::~TargetLease() {
+  std::lock_guard lock(idle().mutex);
+  idle().machines.push_back(std::move(machine_));
+}
+
+}  // namespace smelt::cpu

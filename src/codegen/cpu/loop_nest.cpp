@@ -1,0 +1,215 @@
+// Loops, and the walk through stages and instructions.
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "codegen/cpu/arithmetic.h"
+#include "codegen/cpu/emitter.h"
+#include "codegen/cpu/types.h"
+
+namespace smelt::cpu {
+
+// One pass through `body` in a scope of its own, without a loop.
+void Emitter::run_once(Value* at, CountedBody body) {
+  auto* block = llvm::BasicBlock::Create(context_, "once", function_);
+  scopes_.back().end = ir_.CreateBr(block);
+  ir_.SetInsertPoint(block);
+  scopes_.emplace_back();
+  body(at);
+  scopes_.pop_back();
+  scopes_.back().end = nullptr;
+}
+
+// for (i = begin; i < end; i += step). The test stands at the end; in front of the loop there is
+// another, and code of the scopes around goes before that one.
+void Emitter::counted_loop(Value* begin, Value* end, int64_t step, CountedBody body) {
+  auto* first = llvm::dyn_cast<llvm::ConstantInt>(begin);
+  auto* last = llvm::dyn_cast<llvm::ConstantInt>(end);
+  const bool known = first && last;
+  if (known && first->getSExtValue() >= last->getSExtValue()) return;
+  if (known && first->getSExtValue() + step >= last->getSExtValue()) return run_once(begin, body);
+
+  auto* loop = llvm::BasicBlock::Create(context_, "loop", function_);
+  auto* after = llvm::BasicBlock::Create(context_, "after", function_);
+  llvm::BasicBlock* before = ir_.GetInsertBlock();
+  scopes_.back().end =
+      known ? ir_.CreateBr(loop) : ir_.CreateCondBr(ir_.CreateICmpSLT(begin, end), loop, after);
+  ir_.SetInsertPoint(loop);
+  llvm::PHINode* i = ir_.CreatePHI(ir_.getInt64Ty(), 2, "i");
+  i->addIncoming(begin, before);
+  scopes_.emplace_back();
+  body(i);
+  scopes_.pop_back();
+  scopes_.back().end = nullptr;
+  Value* next = ir_.CreateNSWAdd(i, number(step));
+  i->addIncoming(next, ir_.GetInsertBlock());
+  ir_.CreateCondBr(ir_.CreateICmpSLT(next, end), loop, after);
+  ir_.SetInsertPoint(after);
+}
+
+void Emitter::vector_step(Value* at, int lanes, int packs, Value* end, Body body) {
+  lanes_ = lanes;
+  packs_ = packs;
+  dim_value_[plan_.vector_dim] = at;
+  depth_of_bit_[plan_.vector_dim] = depth();
+  if (end) {
+    active_ = ir_.CreateSub(end, at);
+    // Lane numbers are small: 32 bits do, once what is left is limited to them.
+    Value* limit = ir_.CreateTrunc(
+        ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, active_, number(lanes)), ir_.getInt32Ty());
+    mask_ = ir_.CreateICmpULT(lane_numbers(ir_.getInt32Ty()), splat(limit, lanes));
+  }
+  body();
+  lanes_ = packs_ = 1;
+  mask_ = active_ = nullptr;
+}
+
+// Whole vectors first, then what is left.
+void Emitter::vector_loop(const Range& range, Body body) {
+  const auto [begin, end, multiple] = range;
+  const int lanes = plan_.lanes;
+  const int64_t step = static_cast<int64_t>(lanes) * plan_.packs;
+  Value* count = ir_.CreateSub(end, begin);
+  Value* whole = ir_.CreateSub(count, ir_.CreateURem(count, number(step)));
+  Value* main_end = ir_.CreateAdd(begin, whole);
+  counted_loop(begin, main_end, step,
+               [&](Value* i) { vector_step(i, lanes, plan_.packs, nullptr, body); });
+  if (multiple % step == 0) return;
+  if (multiple % lanes == 0)
+    return counted_loop(main_end, end, lanes,
+                        [&](Value* i) { vector_step(i, lanes, 1, nullptr, body); });
+  if (plan_.masked_tail)
+    return counted_loop(main_end, end, lanes,
+                        [&](Value* i) { vector_step(i, lanes, 1, end, body); });
+  counted_loop(main_end, end, 1, [&](Value* i) { vector_step(i, 1, 1, nullptr, body); });
+}
+
+void Emitter::emit_point() {
+  depth_of_bit_[kPoint] = depth();
+  for (const loops::Stage& stage : kernel_.stages) {
+    if (stage.inner)
+      emit_inner_stage(stage);
+    else
+      emit_body(stage);
+  }
+}
+
+// `body` in a scope that is entered only if no inner dimension is empty.
+void Emitter::guarded(Body body) {
+  if (!needs_guard(kernel_)) return body();
+  Value* some = ir_.getTrue();
+  for (const Size& size : kernel_.inner)
+    some = ir_.CreateAnd(some, ir_.CreateICmpSGT(size_value(size), number(0)));
+  auto* then = llvm::BasicBlock::Create(context_, "some", function_);
+  auto* after = llvm::BasicBlock::Create(context_, "after", function_);
+  scopes_.back().end = ir_.CreateCondBr(some, then, after);
+  ir_.SetInsertPoint(then);
+  scopes_.emplace_back();
+  depth_of_bit_[kGuard] = depth();
+  body();
+  scopes_.pop_back();
+  scopes_.back().end = nullptr;
+  ir_.CreateBr(after);
+  ir_.SetInsertPoint(after);
+}
+
+void Emitter::emit_inner_stage(const loops::Stage& stage) {
+  auto each_reduce = [&](auto visit) {
+    for (Val v = stage.begin; v < stage.end; ++v)
+      if (kernel_.insts[v].op == Op::reduce) visit(v);
+  };
+  const bool in_chunks = chunk_of(stage) > 0;
+  each_reduce([&](Val v) { open_accumulator(v, in_chunks); });
+  const bool empty = std::any_of(kernel_.inner.begin(), kernel_.inner.end(),
+                                 [](const Size& size) { return size.is(0); });
+  if (!empty) guarded([&] { emit_inner_loops(stage, static_cast<int>(kernel_.outer.size())); });
+  each_reduce([&](Val v) { close_accumulator(v); });
+}
+
+// Where a stage adds up many floating values, it does so in chunks whose sums are added up in turn:
+// rounding errors grow with the number of additions in a row. 0: one chunk.
+int64_t Emitter::chunk_of(const loops::Stage& stage) const {
+  bool sums = false;
+  for (Val v = stage.begin; v < stage.end; ++v) {
+    const Inst& inst = kernel_.insts[v];
+    sums |=
+        inst.op == Op::reduce && inst.reduction == loops::Reduction::sum && is_floating(inst.dtype);
+  }
+  if (!sums || kernel_.inner.empty()) return 0;
+  constexpr int64_t kSteps = 256;
+  const int64_t chunk = kSteps * (plan_.outer_vector ? 1 : plan_.lanes * plan_.packs);
+  const Size& size = kernel_.extent(innermost_dim());
+  return size.is_known() && size.known() <= 2 * chunk ? 0 : chunk;
+}
+
+int Emitter::innermost_dim() const {
+  const bool inner_vector = plan_.vector_dim >= static_cast<int>(kernel_.outer.size());
+  return inner_vector ? plan_.vector_dim : kernel_.dims() - 1;
+}
+
+void Emitter::emit_innermost_loop(const loops::Stage& stage) {
+  const int dim = innermost_dim();
+  auto walk = [&](const Range& range) {
+    if (dim == plan_.vector_dim) return vector_loop(range, [&] { emit_body(stage); });
+    counted_loop(range.begin, range.end, 1, [&](Value* i) {
+      dim_value_[dim] = i;
+      depth_of_bit_[dim] = depth();
+      emit_body(stage);
+    });
+  };
+  const Range all{number(0), extent(dim), kernel_.extent(dim).as_known().value_or(1)};
+  const int64_t chunk = chunk_of(stage);
+  if (chunk == 0) return walk(all);
+  counted_loop(all.begin, all.end, chunk, [&](Value* begin) {
+    Value* end = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin,
+                                           ir_.CreateAdd(begin, number(chunk)), all.end);
+    walk({begin, end, std::gcd(all.multiple, chunk)});
+    close_chunk(stage);
+  });
+}
+
+// The dimensions from `dim` on.
+void Emitter::emit_inner_loops(const loops::Stage& stage, int dim) {
+  if (dim == kernel_.dims())
+    return kernel_.inner.empty() ? emit_body(stage) : emit_innermost_loop(stage);
+  if (dim == innermost_dim()) return emit_inner_loops(stage, dim + 1);
+  counted_loop(number(0), extent(dim), 1, [&](Value* i) {
+    dim_value_[dim] = i;
+    depth_of_bit_[dim] = depth();
+    emit_inner_loops(stage, dim + 1);
+  });
+}
+
+void Emitter::emit_body(const loops::Stage& stage) {
+  depth_of_bit_[kBody] = depth();
+  llvm::SmallVector<const Inst*, 4> pending;
+  auto flush = [&] {
+    for (const Inst* inst : pending)
+      inst->op == Op::store ? emit_store(*inst) : emit_accumulate(*inst);
+    pending.clear();
+  };
+  for (Val v = stage.begin; v < stage.end; ++v) {
+    const Inst& inst = kernel_.insts[v];
+    switch (inst.op) {
+      case Op::load:
+        // What this body writes and reads back must be written by then.
+        if (std::any_of(pending.begin(), pending.end(),
+                        [&](const Inst* p) { return p->slot == inst.slot; }))
+          flush();
+        parts_of(v);
+        break;
+      case Op::store:
+      case Op::accumulate:
+        parts_of(inst.args[0]);
+        pending.push_back(&inst);
+        break;
+      case Op::reduce: accumulate(v); break;
+      default:
+        if (can_fail(inst.op, inst.dtype)) parts_of(v);
+        break;
+    }
+  }
+  flush();
+}
+
+}  // namespace smelt::cpu

@@ -1,0 +1,58 @@
+// How a kernel becomes loops over vectors, decided before any instruction is written.
+//
+// One dimension is walked by vectors. If it is an inner one, an outer point is computed by scalars
+// and each inner stage by vectors that are combined at its end (a softmax over rows). If it is an
+// outer one, a vector holds that many outer points, and inner dimensions are plain loops inside (a
+// sum over columns); kernels without inner dimensions are of that kind too.
+//
+// The outer dimensions other than the vector one, and the blocks that an outer vector dimension is
+// cut into, are counted through as `items`; a unit is a number of consecutive items.
+//
+// Where a load has its neighbours along another outer dimension than the vector one (a transposed
+// matrix), the two are walked in tiles, so that the cache lines it touches are used up before they
+// are gone: the other dimension is cut into blocks too, and is the innermost loop of an item.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "codegen/cpu/cpu_module.h"
+#include "codegen/cpu/host_target.h"
+#include "loops/kernel.h"
+
+namespace smelt::cpu {
+
+struct Plan {
+  int vector_dim = -1;        // -1: scalars only
+  bool outer_vector = false;  // vector_dim is an outer dimension
+  int lanes = 1;              // of a vector
+  int packs = 1;              // vectors per step of the main loop
+  bool masked_tail =
+      false;                // what is left after whole vectors is done under a mask, not by scalars
+  int64_t block = 0;        // of an outer vector dimension: points per item
+  int tile_dim = -1;        // the other dimension of tiles; -1: none
+  int64_t tile = 0;         // points of it per item
+  int64_t unit_points = 1;  // points (of the item's loops) that a unit should have at least
+  std::vector<int> digits;  // the outer dimensions that items count through
+  std::vector<int64_t> scratch_offset;  // per buffer, in bytes; scratch of known size only
+
+  Size items, units, unit_cost;
+  size_t scratch_bytes = 0;
+  // Per instruction: bit d where it depends on dimension d, and the bits below.
+  std::vector<uint64_t> depends;
+};
+
+// Beside the dimensions, what an instruction may have to wait for.
+constexpr int kPoint = 61;  // the outer point: results of reductions, reads of what was written
+constexpr int kGuard = 62;  // the test that an inner stage has points at all
+constexpr int kBody = 63;   // the innermost body of its stage
+constexpr uint64_t bit_of(int n) { return uint64_t{1} << n; }
+
+Plan make_plan(const loops::Kernel& kernel, const CpuOptions& options, const HostTarget& host);
+
+// The dimensions and instructions an index is made of, by what is known of instructions so far.
+uint64_t depends_of(const loops::Index& index, const std::vector<uint64_t>& of_values);
+// Must the inner stages be skipped if a size turns out to be 0?
+bool needs_guard(const loops::Kernel& kernel);
+
+}  // namespace smelt::cpu

@@ -1,0 +1,14 @@
+// The kernels of a schedule as code.
+#pragma once
+
+#include <vector>
+
+#include "compile/compile.h"
+
+namespace smelt {
+
+// One per kernel of the schedule.
+std::vector<KernelCode> make_kernels(const Schedule& schedule, const CompileOptions& options,
+                                     Record& record);
+
+}  // namespace smelt

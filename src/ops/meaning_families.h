@@ -1,0 +1,35 @@
+// The tables of meanings, one per family of ops. meaning.cpp puts them together; an op stands in
+// one table only.
+#pragma once
+
+#include <span>
+
+#include "ops/meaning.h"
+
+namespace smelt {
+
+// Elements and reductions.
+std::span<const Meaning> arithmetic_meanings();  // one and two operands: add, div, pow, exp, round
+std::span<const Meaning> pointwise_meanings();   // comparisons, logic, bits, clamps, where, lerp
+std::span<const Meaning> copy_meanings();        // casts, clones, fills, masked_fill
+std::span<const Meaning> activation_meanings();  // also glu, hardtanh, prelu's forward, threshold
+std::span<const Meaning> activation_gradient_meanings();  // their gradients, dropout's
+std::span<const Meaning> view_meanings();     // also *_copy of views, flip, roll, repeat
+std::span<const Meaning> gather_meanings();   // index, gather, embedding, cat, stack, triangles
+std::span<const Meaning> scatter_meanings();  // writes into views, gradients, scatters
+std::span<const Meaning> pad_meanings();      // pads, nearest upsampling, pixel shuffles
+std::span<const Meaning> factory_meanings();  // full, arange, eye, *_like, new_*
+std::span<const Meaning> reduce_meanings();   // sum, prod, amax, max, argmax, any, nansum, trace
+
+// Decompositions.
+std::span<const Meaning> norm_decompositions();  // layer and group norm
+std::span<const Meaning> batch_norm_decompositions();
+std::span<const Meaning> reduce_decompositions();  // means, variances, norms, pairs of extremes
+std::span<const Meaning> softmax_decompositions();
+std::span<const Meaning> loss_decompositions();
+std::span<const Meaning> class_loss_decompositions();
+std::span<const Meaning> foreach_decompositions();
+std::span<const Meaning> split_decompositions();
+std::span<const Meaning> optimizer_decompositions();
+
+}  // namespace smelt

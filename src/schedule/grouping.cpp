@@ -1,0 +1,361 @@
+// How groups grow. Three things must hold when a node joins a group:
+//
+// 1. It fits the group's domain: it computes one element per point, or one per outer point, or
+//    combines the points over the same dimensions. A group of plain pointwise nodes gets its
+//    reduced dimensions from the first reduction that joins.
+// 2. What it reads of the group it reads at its own point. (A transposed read would need elements
+//    that another point computes.)
+// 3. Nothing outside the group stands between: no unit that reads the group is read by the node.
+//    Every unit keeps the set of all units before it (a bit each), so that this is a lookup.
+//
+// For whoever changes it: a group may only be read at its own points (2); units never form a cycle
+// (3); a node never leaves its part of the graph (an effect may have changed what it reads).
+
+#include "schedule/grouping.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+#include "base/error.h"
+
+namespace smelt {
+namespace {
+
+// A row that several stages pass over should stay in the second-level cache.
+constexpr int64_t kLongestRow = 128 * 1024;
+// With fewer outer points than this the threads have nothing to share.
+constexpr int64_t kFewRows = 8;
+// Work of which one thread is done before others have begun.
+constexpr int64_t kSmallWork = 32 * 1024;
+
+Sizes sizes_of(const Graph& graph, const Roles& roles, NodeId node) {
+  const ValueId value = roles.role[node] == Role::reduction
+                            ? graph.nodes[node].args[0].get<Ref>().id
+                            : graph.nodes[node].results[0];
+  return graph.type(value).sizes;
+}
+
+int64_t known_or(const Size& size, int64_t otherwise) {
+  return size.as_known().value_or(otherwise);
+}
+
+// The place of a point in a tensor of other sizes and as many elements, if its dimensions are those
+// of the domain merged; nothing if one would have to be cut.
+std::optional<Indices> reshaped_index(const Indices& at, const Sizes& from, const Sizes& to,
+                                      const Domain& domain) {
+  if (!all_known(from) || !all_known(to) || product(from) != product(to)) return std::nullopt;
+  Sizes extents = domain.outer();
+  const Sizes inner = domain.inner();
+  extents.insert(extents.end(), inner.begin(), inner.end());
+  Indices places = loops::unravel(loops::ravel(at, from), to, {extents});
+  for (const Index& place : places)
+    if (!place.is_affine()) return std::nullopt;
+  return places;
+}
+
+}  // namespace
+
+std::optional<Place> place_in(const Graph& graph, const Roles& roles, NodeId node,
+                              const Domain& domain) {
+  const Sizes sizes = sizes_of(graph, roles, node);
+  if (roles.role[node] == Role::reduction) {
+    if (sizes != domain.full || roles.form[node]->dims != domain.reduced) return std::nullopt;
+    return Place{.outer = false, .reshaped = false, .at = domain.full_index()};
+  }
+  if (sizes == domain.full)
+    return Place{.outer = false, .reshaped = false, .at = domain.full_index()};
+  if (!domain.reduced.empty()) {
+    for (const bool keepdim : {true, false})
+      if (sizes == domain.kept(keepdim))
+        return Place{.outer = true, .reshaped = false, .at = domain.outer_index(keepdim)};
+  }
+  if (auto at = reshaped_index(domain.full_index(), domain.full, sizes, domain))
+    return Place{.outer = false, .reshaped = true, .at = std::move(*at)};
+  if (domain.reduced.empty()) return std::nullopt;
+  if (auto at = reshaped_index(domain.outer_index(false), domain.outer(), sizes, domain))
+    return Place{.outer = true, .reshaped = true, .at = std::move(*at)};
+  return std::nullopt;
+}
+
+Indices result_index(const Graph& graph, const Roles& roles, NodeId node, const Domain& domain) {
+  if (roles.role[node] == Role::reduction) return domain.outer_index(roles.form[node]->keepdim);
+  return place_in(graph, roles, node, domain)->at;
+}
+
+Grouping::Grouping(const Graph& graph, const Roles& roles, const ScheduleOptions& options)
+    : graph_(graph),
+      roles_(roles),
+      options_(options),
+      group_of_(graph.nodes.size(), -1),
+      unit_of_node_(graph.nodes.size(), -1),
+      groups_reading_(graph.values.size()),
+      known_reads_(graph.nodes.size()) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const NodeId node = static_cast<NodeId>(i);
+    switch (roles.role[i]) {
+      case Role::element:
+      case Role::reduction: add_to_group(node); break;
+      case Role::inlined: break;
+      case Role::view:
+        if (roles.is_tensor(graph, graph.nodes[i].results[0])) add_call(node);
+        break;
+      case Role::call: add_call(node);
+    }
+  }
+}
+
+const std::vector<Read>& Grouping::reads(NodeId node, const Domain& domain) const {
+  KnownReads& known = known_reads_[node];
+  if (!known.known || known.domain != domain) {
+    const Indices at = place_in(graph_, roles_, node, domain)->at;
+    known = {domain, reads_of(graph_, roles_, node, at, domain.outer(), domain.inner()), true};
+  }
+  return known.reads;
+}
+
+Grouping::UnitId Grouping::new_unit(NodeId first) {
+  units_.emplace_back().first = first;
+  const UnitId unit = static_cast<UnitId>(units_.size() - 1);
+  if (barrier_ >= 0) depend(unit, barrier_);
+  return unit;
+}
+
+void Grouping::depend(UnitId unit, UnitId on) {
+  if (unit == on) return;
+  const auto add = [&](Ancestors& to) {
+    const Ancestors& from = units_[on].ancestors;
+    to.resize(std::max({to.size(), from.size(), static_cast<size_t>(on / 64 + 1)}));
+    for (size_t i = 0; i < from.size(); ++i) to[i] |= from[i];
+    to[on / 64] |= uint64_t{1} << (on % 64);
+  };
+  add(units_[unit].ancestors);
+  if (unit + 1 == static_cast<UnitId>(units_.size())) return;  // the newest: nobody reads it yet
+  for (UnitId later = 0; later < static_cast<UnitId>(units_.size()); ++later)
+    if (later != unit && depends(later, unit)) add(units_[later].ancestors);
+}
+
+bool Grouping::depends(UnitId unit, UnitId on) const {
+  const Ancestors& ancestors = units_[unit].ancestors;
+  return static_cast<size_t>(on / 64) < ancestors.size() &&
+         (ancestors[on / 64] >> (on % 64) & 1) != 0;
+}
+
+std::vector<Grouping::UnitId> Grouping::dependencies(NodeId node) const {
+  std::vector<UnitId> units;
+  const std::function<void(ValueId)> visit = [&](ValueId value) {
+    const NodeId producer = graph_.values[value].node;
+    if (producer < 0) return;
+    if (unit_of_node_[producer] >= 0) units.push_back(unit_of_node_[producer]);
+    // A view without a unit of its own, or an inlined node: what it reads. A view with one reads
+    // what it shows, too, when a kernel looks through it.
+    if (unit_of_node_[producer] < 0 || roles_.role[producer] == Role::view)
+      for (const Arg& arg : graph_.nodes[producer].args) each_ref(arg, [&](Ref r) { visit(r.id); });
+  };
+  for (const Arg& arg : graph_.nodes[node].args) each_ref(arg, [&](Ref ref) { visit(ref.id); });
+  std::sort(units.begin(), units.end());
+  units.erase(std::unique(units.begin(), units.end()), units.end());
+  return units;
+}
+
+void Grouping::add_call(NodeId node) {
+  const std::vector<UnitId> before = dependencies(node);
+  const UnitId unit = new_unit(node);
+  unit_of_node_[node] = unit;
+  for (UnitId on : before) depend(unit, on);
+  const Traits& traits = graph_.nodes[node].traits;
+  if (traits.is_pure()) return;
+  // What changes something, or draws numbers, stays where it stands.
+  if (traits.effect)
+    for (UnitId on = 0; on < unit; ++on)
+      if (!units_[on].gone) depend(unit, on);
+  barrier_ = unit;
+}
+
+std::optional<Domain> Grouping::joined_domain(NodeId node, const Group& group) const {
+  Domain domain = group.domain;
+  if (roles_.role[node] == Role::reduction && domain.reduced.empty())
+    domain.reduced = roles_.form[node]->dims;
+  if (place_in(graph_, roles_, node, domain)) return domain;
+  // The group's sizes may be the node's merged: all of it moves to the finer domain.
+  if (!group.domain.reduced.empty()) return std::nullopt;
+  domain.full = sizes_of(graph_, roles_, node);
+  return domain;
+}
+
+// Does the group as it is fit another domain?
+bool Grouping::fits(int group, const Domain& domain) const {
+  return std::ranges::all_of(groups_[group].nodes, [&](NodeId node) {
+    return place_in(graph_, roles_, node, domain) &&
+           reads_own_places(reads(node, domain), group, domain);
+  });
+}
+
+bool Grouping::reads_own_places(const std::vector<Read>& reads, int group,
+                                const Domain& domain) const {
+  for (const Read& read : reads) {
+    // A view that is not looked through shows the memory of a group's value.
+    const NodeId shown = graph_.values[roles_.root[read.value]].node;
+    const NodeId producer = graph_.values[read.value].node;
+    if (shown >= 0 && shown != producer && group_of_[shown] == group) return false;
+    if (producer < 0 || group_of_[producer] != group) continue;
+    if (read.at != result_index(graph_, roles_, producer, domain)) return false;
+  }
+  return true;
+}
+
+// Stages after a reduction pass over the row again: it should be in a cache, and there should be
+// rows for all threads.
+bool Grouping::worth_a_row(NodeId node, const Group& group, const Domain& domain) const {
+  const int64_t total = known_or(product(domain.full), kLongestRow);
+  if (domain.reduced.empty() || total <= kSmallWork) return true;
+  if (known_or(product(domain.outer()), kFewRows) < kFewRows)
+    return group.domain.reduced.empty() && group.nodes.empty();
+  if (roles_.role[node] == Role::reduction && group.domain.reduced.empty()) return true;
+  return known_or(product(domain.inner()), kLongestRow) <= kLongestRow;
+}
+
+bool Grouping::try_join(NodeId node, int group) {
+  Group& to = groups_[group];
+  if (to.part != roles_.part[node] || static_cast<int>(to.nodes.size()) >= options_.max_fused_nodes)
+    return false;
+  if (options_.fusion == Fusion::pointwise &&
+      (roles_.role[node] == Role::reduction || !to.domain.reduced.empty()))
+    return false;
+  const std::optional<Domain> domain = joined_domain(node, to);
+  if (!domain || !worth_a_row(node, to, *domain)) return false;
+  const UnitId unit = unit_of_group_[group];
+  const std::vector<UnitId> before = dependencies(node);
+  for (UnitId on : before)
+    if (on != unit && depends(on, unit)) return false;
+  if (domain->full != to.domain.full && !fits(group, *domain)) return false;
+  const std::vector<Read>& read = reads(node, *domain);
+  if (!reads_own_places(read, group, *domain)) return false;
+  // Tensors of other sizes are walked together only where one is computed from the other.
+  const bool is_sibling = std::ranges::none_of(read, [&](const Read& one) {
+    const NodeId producer = graph_.values[one.value].node;
+    return producer >= 0 && group_of_[producer] == group;
+  });
+  if (is_sibling &&
+      (domain->full != to.domain.full || place_in(graph_, roles_, node, *domain)->reshaped))
+    return false;
+  to.domain = *domain;
+  to.nodes.push_back(node);
+  group_of_[node] = group;
+  unit_of_node_[node] = unit;
+  for (UnitId on : before) depend(unit, on);
+  for (const Read& one : read) groups_reading_[one.value].push_back(group);
+  return true;
+}
+
+// Two groups that a node reads, of one domain: one kernel, if nothing stands between them.
+void Grouping::try_merge(int into, int from) {
+  Group& a = groups_[into];
+  Group& b = groups_[from];
+  const UnitId unit_a = unit_of_group_[into], unit_b = unit_of_group_[from];
+  if (a.part != b.part || a.domain.full != b.domain.full ||
+      static_cast<int>(a.nodes.size() + b.nodes.size()) > options_.max_fused_nodes)
+    return;
+  if (!b.domain.reduced.empty() && a.domain.reduced != b.domain.reduced) return;
+  for (UnitId unit = 0; unit < static_cast<UnitId>(units_.size()); ++unit)
+    if (unit != unit_a && !units_[unit].gone &&
+        ((depends(unit, unit_b) && depends(unit_a, unit)) ||
+         (depends(unit, unit_a) && depends(unit_b, unit))))
+      return;
+  // Each may read the other, and must do so at its own point.
+  for (const int reader : {into, from}) {
+    const int other = reader == into ? from : into;
+    for (NodeId node : groups_[reader].nodes) {
+      if (!place_in(graph_, roles_, node, a.domain)) return;
+      if (!reads_own_places(reads(node, a.domain), other, a.domain)) return;
+    }
+  }
+  for (NodeId node : b.nodes) {
+    group_of_[node] = into;
+    unit_of_node_[node] = unit_a;
+  }
+  a.nodes.insert(a.nodes.end(), b.nodes.begin(), b.nodes.end());
+  std::sort(a.nodes.begin(), a.nodes.end());
+  b.nodes.clear();
+  units_[unit_b].gone = true;
+  depend(unit_a, unit_b);
+  for (UnitId unit = 0; unit < static_cast<UnitId>(units_.size()); ++unit)
+    if (unit != unit_a && depends(unit, unit_b)) depend(unit, unit_a);
+}
+
+void Grouping::add_to_group(NodeId node) {
+  std::vector<int> candidates;
+  const auto add = [&](int group) {
+    if (group >= 0 && !groups_[group].nodes.empty() &&
+        std::find(candidates.begin(), candidates.end(), group) == candidates.end())
+      candidates.push_back(group);
+  };
+  std::vector<UnitId> before;
+  if (options_.fusion != Fusion::none) {
+    before = dependencies(node);
+    for (auto unit = before.rbegin(); unit != before.rend(); ++unit) add(units_[*unit].group);
+    if (options_.fusion == Fusion::full)
+      for (const Arg& arg : graph_.nodes[node].args)
+        each_ref(arg, [&](Ref ref) {
+          const std::vector<int>& readers = groups_reading_[ref.id];
+          for (auto group = readers.rbegin(); group != readers.rend(); ++group) add(*group);
+        });
+  }
+  for (int group : candidates) {
+    if (!try_join(node, group)) continue;
+    for (UnitId unit : before)
+      if (!units_[unit].gone && units_[unit].group >= 0 && units_[unit].group != group)
+        try_merge(group, units_[unit].group);
+    return;
+  }
+  Group group;
+  group.part = roles_.part[node];
+  group.domain.full = sizes_of(graph_, roles_, node);
+  if (roles_.role[node] == Role::reduction) group.domain.reduced = roles_.form[node]->dims;
+  group.nodes = {node};
+  before = dependencies(node);
+  const UnitId unit = new_unit(node);
+  const int id = static_cast<int>(groups_.size());
+  units_[unit].group = id;
+  unit_of_group_.push_back(unit);
+  unit_of_node_[node] = unit;
+  group_of_[node] = id;
+  for (UnitId on : before) depend(unit, on);
+  for (const Read& read : reads(node, group.domain)) groups_reading_[read.value].push_back(id);
+  groups_.push_back(std::move(group));
+}
+
+std::vector<Unit> Grouping::order() const {
+  // Of the units whose ancestors have all run, the one that began first.
+  std::vector<int> waiting(units_.size());
+  std::vector<std::vector<UnitId>> next(units_.size());
+  for (UnitId unit = 0; unit < static_cast<UnitId>(units_.size()); ++unit) {
+    if (units_[unit].gone) continue;
+    for (UnitId on = 0; on < static_cast<UnitId>(units_.size()); ++on) {
+      if (on == unit || units_[on].gone || !depends(unit, on)) continue;
+      ++waiting[unit];
+      next[on].push_back(unit);
+    }
+  }
+  const auto later = [&](UnitId a, UnitId b) { return units_[a].first > units_[b].first; };
+  std::priority_queue<UnitId, std::vector<UnitId>, decltype(later)> ready(later);
+  size_t all = 0;
+  for (UnitId unit = 0; unit < static_cast<UnitId>(units_.size()); ++unit) {
+    if (units_[unit].gone) continue;
+    ++all;
+    if (waiting[unit] == 0) ready.push(unit);
+  }
+  std::vector<Unit> order;
+  while (!ready.empty()) {
+    const UnitId unit = ready.top();
+    ready.pop();
+    order.push_back(units_[unit].group >= 0 ? Unit{.kernel = units_[unit].group}
+                                            : Unit{.node = units_[unit].first});
+    for (UnitId after : next[unit])
+      if (--waiting[after] == 0) ready.push(after);
+  }
+  SMELT_CHECK(order.size() == all, "the schedule has a cycle");
+  return order;
+}
+
+}  // namespace smelt

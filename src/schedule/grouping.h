@@ -1,0 +1,88 @@
+// Nodes that share a kernel. Built node by node in the graph's order: a node joins the group of
+// something it reads, or of something that reads the same, or starts a group of its own.
+#pragma once
+
+#include <vector>
+
+#include "schedule/domain.h"
+#include "schedule/pull.h"
+#include "schedule/roles.h"
+
+namespace smelt {
+
+// Where a node of a group stands: at each point, or at each outer point only.
+struct Place {
+  bool outer = false;
+  bool reshaped = false;  // its sizes are others, of as many elements in the same row-major order
+  Indices at;             // of its result's element; of a reduction: of the element it combines
+};
+// Nothing: the node does not fit this domain.
+std::optional<Place> place_in(const Graph& graph, const Roles& roles, NodeId node,
+                              const Domain& domain);
+// Where the result of a node of the group stands.
+Indices result_index(const Graph& graph, const Roles& roles, NodeId node, const Domain& domain);
+
+struct Group {
+  Domain domain;
+  std::vector<NodeId> nodes;  // in the graph's order
+  int part = 0;
+};
+
+class Grouping {
+ public:
+  Grouping(const Graph& graph, const Roles& roles, const ScheduleOptions& options);
+
+  const std::vector<Group>& groups() const { return groups_; }
+  // By node: its group, -1 if it has none.
+  int group_of(NodeId node) const { return group_of_[node]; }
+
+  // What a node reads as part of a kernel of this domain, at its place there.
+  const std::vector<Read>& reads(NodeId node, const Domain& domain) const;
+
+  // What runs: groups and nodes by themselves, in an order that respects what they read.
+  std::vector<Unit> order() const;
+
+ private:
+  using UnitId = int;
+  using Ancestors = std::vector<uint64_t>;
+
+  void add_call(NodeId node);
+  void add_to_group(NodeId node);
+  bool try_join(NodeId node, int group);
+  void try_merge(int into, int from);
+  bool reads_own_places(const std::vector<Read>& reads, int group, const Domain& domain) const;
+  std::optional<Domain> joined_domain(NodeId node, const Group& group) const;
+  bool fits(int group, const Domain& domain) const;
+  bool worth_a_row(NodeId node, const Group& group, const Domain& domain) const;
+
+  // The units behind a node's arguments.
+  std::vector<UnitId> dependencies(NodeId node) const;
+  void depend(UnitId unit, UnitId on);
+  bool depends(UnitId unit, UnitId on) const;
+  UnitId new_unit(NodeId first);
+
+  const Graph& graph_;
+  const Roles& roles_;
+  const ScheduleOptions& options_;
+  std::vector<Group> groups_;
+  std::vector<int> group_of_;         // by node
+  std::vector<UnitId> unit_of_node_;  // by node; -1: only looked through
+  std::vector<UnitId> unit_of_group_;
+  struct UnitState {
+    NodeId first = -1;  // the node it began with
+    int group = -1;
+    bool gone = false;  // merged into another
+    Ancestors ancestors;
+  };
+  std::vector<UnitState> units_;
+  UnitId barrier_ = -1;                           // the effect last seen
+  std::vector<std::vector<int>> groups_reading_;  // by value
+  struct KnownReads {
+    Domain domain;
+    std::vector<Read> reads;
+    bool known = false;
+  };
+  mutable std::vector<KnownReads> known_reads_;  // by node, of the domain last asked for
+};
+
+}  // namespace smelt

@@ -1,0 +1,204 @@
+#include "schedule/roles.h"
+
+#include <algorithm>
+#include <set>
+
+#include "graph/alias.h"
+#include "schedule/domain.h"
+
+namespace smelt {
+namespace {
+
+// A kernel writes each element of its results once: no two may share a place.
+bool is_dense(const TensorType& type) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (int d = 0; d < type.rank(); ++d) {
+    if (type.sizes[d].is(1)) continue;
+    if (!type.sizes[d].is_known() || !type.strides[d].is_known())
+      return type.sizes.size() <= 1 || type.strides == contiguous_strides(type.sizes);
+    dims.emplace_back(type.strides[d].known(), type.sizes[d].known());
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t next = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride != next) return false;
+    next = stride * size;
+  }
+  return true;
+}
+
+Decision fits_kernel(const Graph& graph, const Node& node, const Meaning* meaning) {
+  if (!meaning || (!meaning->element && !meaning->reduction))
+    return Decision::forbid("called through the dispatcher");
+  if (!node.traits.is_pure()) return Decision::forbid("has effects");
+  if (node.results.size() != 1 || node.results[0] < 0)
+    return Decision::forbid("has several results");
+  const TensorType& type = graph.type(node.results[0]);
+  if (!type.device.is_cpu()) return Decision::forbid("kernels are made for the CPU only");
+  if (type.numel().is(0)) return Decision::forbid("has no elements");
+  bool whole = true;
+  for (const Arg& arg : node.args)
+    each_ref(arg, [&](Ref ref) { whole &= !graph.type(ref.id).numel().is(0); });
+  if (!whole) return Decision::forbid("takes a tensor without elements");
+  if (!node.traits.view && !is_dense(type)) return Decision::forbid("its result is not dense");
+  return can_lower(graph, node);
+}
+
+constexpr int kInlineCost = 4;
+
+// By value: the value whose memory kernels read for it. That is what it is a view of, except where
+// a view shows the same bytes as other elements.
+std::vector<ValueId> memory_of(const Graph& graph) {
+  std::vector<ValueId> memory = view_roots(graph);
+  for (const Node& node : graph.nodes) {
+    if (!node.traits.view) continue;
+    ValueId shown = -1;
+    for (const Arg& arg : node.args)
+      each_ref(arg, [&](Ref ref) { shown = shown < 0 ? ref.id : shown; });
+    for (const ValueId result : node.results) {
+      if (result < 0 || shown < 0) continue;
+      const TensorType& type = graph.type(result);
+      const TensorType& from = graph.type(memory[shown]);
+      const bool same = type.dtype == from.dtype && type.conj == from.conj && type.neg == from.neg;
+      memory[result] = same ? memory[shown] : result;
+    }
+  }
+  return memory;
+}
+
+// Asks an element rule what it writes, not what it reads.
+class Probe final : public ElementQuery {
+ public:
+  using ElementQuery::ElementQuery;
+  Expr load(ValueId value, const Indices& at) override {
+    const TensorType& type = graph().type(value);
+    const int32_t buffer = builder().add_buffer(type.dtype, loops::Buffer::Kind::input, 1);
+    return {&builder(), builder().load(buffer, loops::linear(at, type.strides))};
+  }
+};
+
+// May a kernel that computes the node report failure: an index out of range, an integer divided by
+// 0?
+bool may_fail(const Graph& graph, const Node& node) {
+  const Domain domain{.full = graph.type(node.results[0]).sizes, .reduced = {}};
+  loops::Kernel kernel;
+  kernel.outer = domain.full;
+  loops::Builder builder(kernel);
+  builder.begin_stage(false);
+  Probe probe(graph, node, domain.full_index(), builder);
+  element_of(probe);
+  return std::ranges::any_of(kernel.insts, [](const loops::Inst& inst) {
+    return inst.op == loops::Op::check ||
+           ((inst.op == loops::Op::div || inst.op == loops::Op::mod) && !is_floating(inst.dtype));
+  });
+}
+
+}  // namespace
+
+Roles::Roles(const Graph& graph, const ScheduleOptions& options)
+    : role(graph.nodes.size(), Role::call),
+      meaning(graph.nodes.size()),
+      form(graph.nodes.size()),
+      looks_through(graph.nodes.size()),
+      part(graph.nodes.size()),
+      root(memory_of(graph)),
+      readers(graph.values.size()),
+      is_output(graph.values.size()) {
+  for (ValueId output : graph.outputs)
+    if (output >= 0) is_output[output] = true;
+  std::set<std::string> said;
+  int current = 0;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const NodeId id = static_cast<NodeId>(i);
+    part[i] = current;
+    if (node.traits.effect) ++current;
+    for (const Arg& arg : node.args) {
+      each_ref(arg, [&](Ref ref) {
+        if (readers[ref.id].empty() || readers[ref.id].back() != id) readers[ref.id].push_back(id);
+      });
+    }
+    if (!options.kernels) continue;
+    meaning[i] = find_meaning(node.op);
+    const Decision fits = fits_kernel(graph, node, meaning[i]);
+    if (!fits) {
+      std::string sentence = node.op.str() + ": " + fits.reason();
+      if (!node.traits.view && said.insert(sentence).second) refusals.push_back(sentence);
+      continue;
+    }
+    if (node.traits.view) {
+      role[i] = Role::view;
+      const NodeId producer = graph.values[root[node.results[0]]].node;
+      looks_through[i] = producer >= 0 && (in_kernel(producer) || role[producer] == Role::inlined);
+    } else if (meaning[i]->reduction) {
+      role[i] = Role::reduction;
+      form[i] = meaning[i]->reduction(NodeReader(graph, node));
+    } else if (current > 0 && may_fail(graph, node)) {
+      // What is left to do would be done by PyTorch's ops, and the effects a second time.
+      refusals.push_back(node.op.str() + ": may fail after an effect");
+    } else {
+      role[i] = meaning[i]->pattern == Pattern::factory ? Role::inlined : Role::element;
+    }
+  }
+  choose_inlined(graph);
+}
+
+void Roles::choose_inlined(const Graph& graph) {
+  // What is read once per element, and elsewhere than at the reader's own place, is cheapest where
+  // it is read.
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    if (role[i] != Role::element || meaning[i]->cost > kInlineCost) continue;
+    const ValueId value = graph.nodes[i].results[0];
+    // One that may fail is computed whole: eager fails because of any element.
+    if (!is_output[value] && read_once_elsewhere(graph, value, part[i]) &&
+        !may_fail(graph, graph.nodes[i]))
+      role[i] = Role::inlined;
+  }
+  // An inlined value that is needed as a tensor, or in another part, is computed after all.
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    if (role[i] != Role::inlined) continue;
+    const ValueId value = graph.nodes[i].results[0];
+    const bool anywhere = meaning[i]->pattern == Pattern::factory;
+    if (!read_by_kernels(graph, value, anywhere ? -1 : part[i])) role[i] = Role::element;
+  }
+}
+
+bool Roles::is_tensor(const Graph& graph, ValueId view) const {
+  return is_output[view] || std::ranges::any_of(readers[view], [&](NodeId reader) {
+           return role[reader] == Role::call ||
+                  (role[reader] == Role::view && is_tensor(graph, graph.nodes[reader].results[0]));
+         });
+}
+
+// Is it read by kernels only, by itself and through views? In that part of the graph, if it is one.
+bool Roles::read_by_kernels(const Graph& graph, ValueId value, int in_part) const {
+  return !is_output[value] && std::ranges::all_of(readers[value], [&](NodeId reader) {
+    if (in_part >= 0 && part[reader] != in_part) return false;
+    if (role[reader] == Role::view)
+      return read_by_kernels(graph, graph.nodes[reader].results[0], in_part);
+    return in_kernel(reader) || role[reader] == Role::inlined;
+  });
+}
+
+// Is the value read by one gather only, or by slices that show each element at most once?
+bool Roles::read_once_elsewhere(const Graph& graph, ValueId value, int in_part) const {
+  if (readers[value].size() == 1) {
+    const NodeId reader = readers[value][0];
+    if (role[reader] == Role::element && meaning[reader]->pattern == Pattern::gather)
+      return part[reader] == in_part;
+  }
+  Size shown = 0;
+  for (NodeId reader : readers[value]) {
+    if (role[reader] != Role::view || part[reader] != in_part) return false;
+    const ValueId view = graph.nodes[reader].results[0];
+    if (is_output[view] || readers[view].size() != 1) return false;
+    const NodeId last = readers[view][0];
+    if (!in_kernel(last) || part[last] != in_part) return false;
+    shown = shown + graph.type(view).numel();
+  }
+  const auto known = shown.as_known();
+  const auto all = graph.type(value).numel().as_known();
+  return readers[value].size() > 1 && known && all && *known <= *all;
+}
+
+}  // namespace smelt

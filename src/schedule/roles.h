@@ -1,0 +1,57 @@
+// What the schedule may do with each node.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "ops/meaning.h"
+#include "schedule/schedule.h"
+
+namespace smelt {
+
+enum class Role : uint8_t {
+  call,       // runs by itself, through the dispatcher or as an effect
+  view,       // only another way to look at memory; kernels look through it
+  inlined,    // computed by each kernel that reads it
+  element,    // part of a kernel, element by element
+  reduction,  // part of a kernel
+};
+
+struct Roles {
+  Roles(const Graph& graph, const ScheduleOptions& options);
+
+  bool in_kernel(NodeId node) const {
+    return node >= 0 && (role[node] == Role::element || role[node] == Role::reduction);
+  }
+  // Looked through by kernels: where does the value come from?
+  bool is_transparent(NodeId node) const {
+    return node >= 0 &&
+           (role[node] == Role::inlined || (role[node] == Role::view && looks_through[node]));
+  }
+
+  // Does anybody need this view's result as a tensor? Kernels read what it shows.
+  bool is_tensor(const Graph& graph, ValueId view) const;
+  bool read_by_kernels(const Graph& graph, ValueId value, int in_part) const;
+  bool read_once_elsewhere(const Graph& graph, ValueId value, int in_part) const;
+
+  // All by node.
+  std::vector<Role> role;
+  std::vector<const Meaning*> meaning;
+  std::vector<std::optional<ReductionForm>> form;  // of reductions
+  // A view of something that a kernel computes: the kernel may be the reader's own.
+  std::vector<bool> looks_through;
+  // Effects part the graph: a node computes in its own part only.
+  std::vector<int> part;
+  // By value: the value whose memory kernels read for it, and the nodes that read it.
+  std::vector<ValueId> root;
+  std::vector<std::vector<NodeId>> readers;
+  std::vector<bool> is_output;
+  std::vector<std::string> refusals;  // why nodes are called, each sentence once
+
+ private:
+  void choose_inlined(const Graph& graph);
+};
+
+}  // namespace smelt

@@ -1,0 +1,150 @@
+"""Calls of ops that torch's op database does not reach: what in-place and composite code makes of them, and the foreach and
+fused ops of optimizers."""
+
+import torch
+
+UNARY = ("abs ceil cos exp expm1 floor frac log log1p max neg reciprocal round rsqrt sigmoid sign sin sqrt tanh "
+         "trunc").split()  # fmt: skip
+BINARY = "add clamp_max clamp_min div maximum minimum mul pow sub".split()
+
+
+def floats(*shape):
+    return torch.rand(shape) * 3 + 0.25
+
+
+def three():
+    return [floats(3, 5), floats(7), floats(2, 1, 4)]
+
+
+def foreach_calls():
+    for name in UNARY:
+        yield f"_foreach_{name}", three()
+    for name in BINARY:
+        yield f"_foreach_{name}.List", three(), three()
+        yield f"_foreach_{name}.Scalar", three(), 1.5
+        yield f"_foreach_{name}.ScalarList", three(), [1.5, 2.0, -1.0]
+    for name in ("add", "div", "mul"):
+        yield f"_foreach_{name}.Tensor", three(), torch.tensor(1.25)
+    for name in ("addcdiv", "addcmul"):
+        yield f"_foreach_{name}.Scalar", three(), three(), three(), 0.5
+        yield f"_foreach_{name}.ScalarList", three(), three(), three(), [0.5, -1.0, 2.0]
+    yield "_foreach_lerp.List", three(), three(), three()
+    yield "_foreach_lerp.Scalar", three(), three(), 0.3
+    yield "_foreach_lerp.ScalarList", three(), three(), [0.3, 0.6, 0.9]
+    yield "_foreach_norm.Scalar", three(), 2
+    yield "_foreach_norm.Scalar", three(), 1
+
+
+def optimizer_calls():
+    adam = dict(beta1=0.9, beta2=0.999, weight_decay=0.01, eps=1e-8)
+    steps = [torch.tensor(float(step)) for step in (1, 2, 3)]
+    for name in ("_fused_adam", "_fused_adamw"):
+        for amsgrad, maximize in ((False, False), (True, True)):
+            more = dict(adam, amsgrad=amsgrad, maximize=maximize)
+            state = [three(), three(), three(), three(), three() if amsgrad else [], steps]
+            yield name, *state, dict(more, lr=0.01)
+            yield name + ".tensor_lr", *state, dict(more, lr=torch.tensor(0.01))
+    sgd = dict(weight_decay=0.1, dampening=0.0, nesterov=True, maximize=False, is_first_step=False)
+    for momentum, first in ((0.9, False), (0.9, True)):
+        more = dict(sgd, momentum=momentum, is_first_step=first)
+        yield "_fused_sgd", three(), three(), three(), dict(more, lr=0.1)
+        yield "_fused_sgd.tensor_lr", three(), three(), three(), dict(more, lr=torch.tensor(0.1))
+
+
+def batch_norm_calls():
+    x, weight, bias, mean, var = floats(4, 3, 5), floats(3), floats(3), floats(3), floats(3)
+    yield "_native_batch_norm_legit_no_training", x, weight, bias, mean, var, 0.1, 1e-5
+    yield "_native_batch_norm_legit_no_training", x, None, None, mean, var, 0.1, 1e-5
+    yield "_batch_norm_no_update", x, weight, bias, mean, var, 0.1, 1e-5
+    for train in (True, False):
+        yield "_native_batch_norm_legit_functional", x, weight, bias, mean, var, train, 0.1, 1e-5
+    yield "_batch_norm_with_update_functional", x, weight, bias, mean, var, 0.1, 1e-5
+    yield "_native_batch_norm_legit.no_stats", x, weight, bias, True, 0.1, 1e-5
+
+
+def pointwise_calls():
+    x, y = floats(5, 7) - 1, floats(5, 7) - 1
+    whole, mask = torch.randint(-9, 9, (5, 7)), floats(5, 7) > 1.5
+    for name in ("bitwise_and.Scalar", "bitwise_or.Scalar", "bitwise_xor.Scalar"):
+        yield name, whole, 5
+        yield name, mask, True
+    for name in ("bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor_Scalar"):
+        yield name, whole, 2
+    for name in ("copysign.Scalar", "floor_divide.Scalar", "fmod.Scalar", "clamp_max", "clamp_min", "celu",
+                 "leaky_relu"):  # fmt: skip
+        yield name, x, -0.5
+    for name in ("floor_divide.Scalar", "fmod.Scalar"):
+        yield name, whole, -3
+    for mode in ("floor", "trunc", None):
+        yield "div.Scalar_mode", x, 0.3, dict(rounding_mode=mode)
+        yield "div.Scalar_mode", whole, -2, dict(rounding_mode=mode)
+    yield "remainder.Scalar_Tensor", 2.5, x
+    yield "remainder.Scalar_Tensor", 7, whole * 2 + 1
+    yield "clamp", x, -0.5, 1.0
+    yield "clamp", x, None, 1
+    yield "clamp", whole, -2, 3.5
+    yield "copy", x, y
+    yield "copy", x, whole
+    yield "fill.Tensor", x, torch.tensor(2.5)
+    yield "zero", x
+    yield "lerp.Tensor", x, y, floats(7)
+    yield "masked_fill.Tensor", x, mask, torch.tensor(2.5)
+    yield "where.Scalar", mask, 1.5, 2
+    yield "where.ScalarOther", mask, x, 2.5
+    yield "where.ScalarSelf", mask, 2, x
+    for name in ("lift", "lift_fresh_copy", "detach_copy", "_conj_physical", "relu", "sqrt", "elu", "silu", "softplus"):
+        yield name, x
+    yield "elu", x, 1.5, 1.25, 0.75
+    yield "elu_backward", x, 1.5, 1.25, 0.75, False, y
+    yield "elu_backward", x, 1.5, 1.25, 0.75, True, y
+    for approximate in ("none", "tanh"):
+        yield "gelu", x, dict(approximate=approximate)
+        yield "gelu_backward", x, y, dict(approximate=approximate)
+    yield "silu_backward", x, y
+    yield "leaky_relu_backward", x, y, 0.2, False
+    yield "softplus_backward", x, y, 2.0, 3.0
+    yield "_prelu_kernel", x, floats(7)
+    yield "_prelu_kernel", x, floats(1)
+    yield "_prelu_kernel_backward", x, y, floats(5, 7)
+
+
+def elsewhere_calls():
+    x = floats(4, 6, 5)
+    places = torch.tensor([2, 0, 3, 2])
+    yield "glu", x, 1
+    yield "glu_backward", floats(4, 3, 5), x, 1
+    yield "_safe_softmax", x, -1
+    yield "_unsafe_index.Tensor", x, [None, places]
+    yield "eye", 4
+    yield "eye.m", 3, 5
+    for name in ("all.dims", "any.dims"):
+        yield name, floats(3, 4, 5) > 1, [0, 2], True
+    for name in ("max.dim", "min.dim"):
+        yield name, x, 1, True
+    for name in ("scatter.value", "scatter.src", "scatter_add"):
+        yield name, x, 1, torch.randint(0, 6, (4, 1, 5)), 0.5 if name == "scatter.value" else floats(4, 6, 5)
+    yield "index_put", x, [floats(4, 6) > 1.5], torch.tensor(0.5)
+    yield "_unsafe_index_put", x, [floats(4, 6) > 1.5], torch.tensor(0.5)
+    for name in ("_upsample_nearest_exact", "upsample_nearest"):
+        yield name + "1d", floats(2, 3, 7), [17]
+        yield name + "2d", floats(2, 3, 4, 5), [8, 15]
+        yield name + "3d", floats(2, 3, 2, 3, 4), [3, 6, 9]
+    yield "reflection_pad2d", floats(2, 3, 6, 7), [3, 2, 1, 4]
+    yield "select_copy.int", x, 1, -2
+    yield "slice_copy.Tensor", x, 1, 1, 5, 2
+    yield "slice_scatter", x, floats(4, 2, 5), 1, 1, 5, 2
+    yield "squeeze_copy.dims", floats(1, 3, 1), [0, 2]
+    yield "unsafe_split_with_sizes", x, [1, 2, 3], 1
+    for sizes in ((1,), (33,), (2, 100)):
+        yield "where.self", floats(*sizes) > 1.5, floats(*sizes), floats(*sizes)
+
+
+def hand_made():
+    """By op name, as aten_calls.collect gives them."""
+    torch.manual_seed(0)
+    calls = {}
+    for made in (foreach_calls, optimizer_calls, batch_norm_calls, pointwise_calls, elsewhere_calls):
+        for name, *args in made():
+            kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
+            calls.setdefault("aten::" + name, []).append((tuple(args), kwargs))
+    return calls

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "capture/dispatch/convert.h"
+#include "codegen/cpu/cpu_module.h"
 #include "graph/op_name.h"
 #include "ops/meaning.h"
 #include "ops/rows.h"
@@ -117,6 +118,8 @@ void bind_infer(py::module_& m) {
     for (const OpRow& row : all_rows()) names.emplace_back(row.name);
     return names;
   });
+  // "avx512", "avx2", ...: what kernels are made for; "none" where smelt was built without LLVM.
+  m.def("cpu_target", [] { return cpu_target(); });
   // By name, how the native back end computes the op; for tests and docs/ops.md.
   m.def("meaning_forms", [] {
     static constexpr const char* kPatterns[] = {"pointwise", "view", "gather", "factory"};

@@ -3,6 +3,7 @@
 import copy
 import os
 
+import generated
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 import smelt
 
+# Without kernels nothing is gained, and training is left to the log.
+pytestmark = pytest.mark.skipif(not generated.HAS_KERNELS, reason='built without LLVM')
 BACKENDS = pytest.mark.parametrize("backend", ("native", "interpret"))
 FIRST = int(os.environ.get("SMELT_RANDOM_FIRST", "0"))
 

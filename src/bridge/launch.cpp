@@ -1,6 +1,8 @@
 #include "bridge/launch.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 
 #include <algorithm>
 #include <atomic>
@@ -34,6 +36,23 @@ std::byte* scratch_of_thread(size_t bytes) {
   return memory.get();
 }
 
+// Calls `body` with parts of [0, units) on ATen's threads. at::parallel_for is a template over
+// OpenMP: here it would be compiled with another OpenMP than PyTorch's, or with none, and run on
+// one thread. TensorIterator's loop is inside PyTorch; the places of the bytes it walks are the
+// numbers.
+template <class Body>
+void on_threads(int64_t units, int64_t grain, const Body& body) {
+  at::TensorBase numbers = at::detail::empty_cpu({units}, c10::kByte);
+  const char* const first = static_cast<const char*>(numbers.const_data_ptr());
+  at::TensorIterator iterator = at::TensorIterator::nullary_op(numbers);
+  iterator.for_each(
+      [&](char** data, const int64_t*, int64_t count, int64_t) {
+        const int64_t begin = data[0] - first;
+        body(begin, begin + count);
+      },
+      grain);
+}
+
 }  // namespace
 
 bool launch(const KernelCode& kernel, std::span<void* const> buffers,
@@ -53,7 +72,7 @@ bool launch(const KernelCode& kernel, std::span<void* const> buffers,
   if (kernel.ordered || units <= grain || at::in_parallel_region() || at::get_num_threads() == 1)
     return run(0, units);
   std::atomic<bool> good = true;
-  at::parallel_for(0, units, grain, [&](int64_t begin, int64_t end) {
+  on_threads(units, grain, [&](int64_t begin, int64_t end) {
     if (!run(begin, end)) good.store(false, std::memory_order_relaxed);
   });
   return good;

@@ -1,0 +1,71 @@
+#include "bridge/launch.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace smelt {
+namespace {
+
+struct Seen {
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  std::vector<int> runs;  // of each unit
+} seen;
+
+bool notes_units(void* const*, const int64_t*, const uint64_t*, int64_t begin, int64_t end,
+                 std::byte*) {
+  std::scoped_lock lock(seen.mutex);
+  seen.threads.insert(std::this_thread::get_id());
+  for (int64_t unit = begin; unit < end; ++unit) ++seen.runs[unit];
+  return begin != 0;
+}
+
+KernelCode code(int64_t units, int64_t cost) {
+  KernelCode kernel;
+  kernel.run = notes_units;
+  kernel.units = units;
+  kernel.unit_cost = cost;
+  seen.threads.clear();
+  seen.runs.assign(units, 0);
+  return kernel;
+}
+
+bool each_once() {
+  return std::ranges::all_of(seen.runs, [](int runs) { return runs == 1; });
+}
+
+TEST(Launch, SharesLargeWorkBetweenThreads) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(2);
+  EXPECT_FALSE(launch(code(1001, 100'000), {}, {})) << "one part reports failure";
+  EXPECT_TRUE(each_once());
+  EXPECT_EQ(seen.threads.size(), 2);
+  at::set_num_threads(1);
+  EXPECT_FALSE(launch(code(1001, 100'000), {}, {}));
+  EXPECT_TRUE(each_once());
+  EXPECT_EQ(seen.threads.size(), 1);
+  at::set_num_threads(before);
+}
+
+TEST(Launch, KeepsSmallAndOrderedWorkOnItsThread) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(2);
+  EXPECT_FALSE(launch(code(10, 10), {}, {}));
+  EXPECT_TRUE(each_once());
+  EXPECT_EQ(seen.threads, std::set{std::this_thread::get_id()});
+  KernelCode ordered = code(1001, 100'000);
+  ordered.ordered = true;
+  EXPECT_FALSE(launch(ordered, {}, {}));
+  EXPECT_EQ(seen.threads, std::set{std::this_thread::get_id()});
+  EXPECT_TRUE(launch(code(0, 10), {}, {}));
+  at::set_num_threads(before);
+}
+
+}  // namespace
+}  // namespace smelt

@@ -49,7 +49,7 @@ def show_compile():
         first, got = measure.once(lambda: compiled(x))
         timing = measure.alternate(lambda: model(x), lambda: compiled(x), seconds=3)
         report = smelt.explain(compiled)(x)
-        same = torch.equal(got, wanted) and torch.equal(compiled(x), wanted)
+        difference = max(float((out - wanted).abs().max() / wanted.abs().max()) for out in (got, compiled(x)))
     eager_ms, compiled_ms = (1e3 * measure.median(times) for times in (timing.first, timing.second))
     print('\nThe same model compiled for inference: fast = smelt.compile(model)')
     table([
@@ -58,8 +58,8 @@ def show_compile():
         ('guards', '', f'{report.guard_count}', 'what the Python code looked at, checked before each call'),
         ('first call', '', f'{1e3 * first:.1f} ms', 'runs the model while its Python code is followed'),
         ('later calls', f'{eager_ms:.2f} ms', f'{compiled_ms:.2f} ms',
-         f'{timing.ratio:.2f} times as fast: guards, then the ops without Python'),
-        ('difference', '', '0' if same else 'not 0', 'logits: equal bit for bit' if same else 'logits differ'),
+         f'{timing.ratio:.2f} times as fast: guards, then generated kernels, without Python'),
+        ('difference', '', f'{difference:.1e}', 'logits, relative to the largest: kernels add in another order'),
     ])
 
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "compile/compile.h"
 #include "compile/reuse.h"
+#include "graph/alias.h"
 #include "passes/ownership.h"
 
 namespace smelt {
@@ -163,9 +164,7 @@ class Lowering {
   std::optional<int64_t> view_offset(const Node& node) const {
     if (!node.traits.view || !node.traits.is_pure() || node.results.size() != 1)
       return std::nullopt;
-    ValueId shown = -1;
-    for (const Arg& arg : node.args)
-      each_ref(arg, [&](Ref ref) { shown = shown < 0 ? ref.id : shown; });
+    const ValueId shown = viewed(node);
     const TensorType& from = graph_.type(shown);
     const TensorType& to = graph_.type(node.results[0]);
     if (from.dtype != to.dtype || from.conj != to.conj || from.neg != to.neg) return std::nullopt;

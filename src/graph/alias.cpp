@@ -5,9 +5,7 @@
 #include "graph/effects.h"
 
 namespace smelt {
-namespace {
 
-// The tensor whose memory a view node shows: the first one among its arguments.
 ValueId viewed(const Node& node) {
   ValueId first = -1;
   for (const Arg& arg : node.args) {
@@ -17,8 +15,6 @@ ValueId viewed(const Node& node) {
   }
   return first;
 }
-
-}  // namespace
 
 std::vector<ValueId> view_roots(const Graph& graph) {
   std::vector<ValueId> roots(graph.values.size());

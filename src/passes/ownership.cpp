@@ -6,18 +6,6 @@
 #include "graph/effects.h"
 
 namespace smelt {
-namespace {
-
-// The first tensor argument, whose memory a view node shows; -1 if there is none.
-ValueId viewed(const Node& node) {
-  ValueId first = -1;
-  for (const Arg& arg : node.args) {
-    each_ref(arg, [&](Ref ref) { first = first < 0 ? ref.id : first; });
-  }
-  return first;
-}
-
-}  // namespace
 
 Ownership::Ownership(const Graph& graph)
     : roots(view_roots(graph)),

@@ -52,9 +52,7 @@ std::vector<ValueId> memory_of(const Graph& graph) {
   std::vector<ValueId> memory = view_roots(graph);
   for (const Node& node : graph.nodes) {
     if (!node.traits.view) continue;
-    ValueId shown = -1;
-    for (const Arg& arg : node.args)
-      each_ref(arg, [&](Ref ref) { shown = shown < 0 ? ref.id : shown; });
+    const ValueId shown = viewed(node);
     for (const ValueId result : node.results) {
       if (result < 0 || shown < 0) continue;
       const TensorType& type = graph.type(result);

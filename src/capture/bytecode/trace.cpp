@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "capture/bytecode/constants.h"
 #include "capture/bytecode/iterators.h"
+#include "capture/bytecode/operations.h"
 #include "capture/bytecode/replay.h"
 #include "capture/bytecode/same_value.h"
 
@@ -39,6 +40,22 @@ int64_t length_of(PyObject* object) {
   if (PyDict_Check(object)) return PyDict_GET_SIZE(object);
   if (PyAnySet_Check(object)) return PySet_GET_SIZE(object);
   return -1;
+}
+
+// The trace's own books, by key. A key's __hash__ was followed when the program looked it up.
+PyObject* find_in_books(Trace* trace, const Object& books, PyObject* key) {
+  if (!books) return nullptr;
+  const Unfollowed unfollowed(trace, false);
+  PyObject* found = PyDict_GetItemWithError(books.get(), key);
+  PyErr_Clear();
+  return found;
+}
+
+void write_in_books(Trace* trace, Object& books, PyObject* key, Ref ref) {
+  if (!books) books = Object::steal(PyDict_New());
+  const Object written = Object::steal(PyLong_FromLong(static_cast<long>(ref)));
+  const Unfollowed unfollowed(trace, false);
+  if (PyDict_SetItem(books.get(), key, written.get()) < 0) PyErr_Clear();
 }
 
 Object keys_of(PyObject* dict) {
@@ -269,12 +286,9 @@ Ref Trace::read_dict(Value dict, PyObject* key, PyObject* object) {
   Tracked* tracked = find(dict.object);
   if (const Ref lazy = lazy_value(*tracked, key)) return lazy;
   if (tracked->born || tracked->known) return element_ref(object);
-  if (tracked->overlay) {
-    if (PyObject* written = PyDict_GetItemWithError(tracked->overlay.get(), key)) {
-      const Ref ref = static_cast<Ref>(PyLong_AsLong(written));
-      return ref == 0 ? element_ref(object) : ref;
-    }
-    PyErr_Clear();
+  if (PyObject* written = find_in_books(this, tracked->overlay, key)) {
+    const Ref ref = static_cast<Ref>(PyLong_AsLong(written));
+    return ref == 0 ? element_ref(object) : ref;
   }
   if (is_path(parent)) guard(parent, kGuardType);
   return path(NodeKind::dict_item, parent, key, 0, object);
@@ -285,11 +299,7 @@ void Trace::read_absent(Value dict, PyObject* key) {
   const Ref parent = parent_ref(dict);
   const Tracked* tracked = find(dict.object);
   if (tracked->born || tracked->known) return;
-  if (tracked->overlay) {
-    const int written = PyDict_Contains(tracked->overlay.get(), key);
-    PyErr_Clear();
-    if (written == 1) return;
-  }
+  if (find_in_books(this, tracked->overlay, key) != nullptr) return;
   if (is_path(parent)) guard(parent, kGuardType);
   absent_.push_back({parent, Object::share(key)});
 }
@@ -322,12 +332,11 @@ Ref Trace::read(NodeKind kind, Value parent, PyObject* key, int index, PyObject*
   if (is_path(ref) && kind != NodeKind::type && !tensors().is_tensor(parent.object))
     guard(ref, kGuardType);
   if (const Tracked* tracked = find(parent.object);
-      tracked != nullptr && tracked->overlay && kind == NodeKind::attribute) {
-    if (PyObject* written = PyDict_GetItemWithError(tracked->overlay.get(), key)) {
+      tracked != nullptr && kind == NodeKind::attribute) {
+    if (PyObject* written = find_in_books(this, tracked->overlay, key)) {
       const Ref stored = static_cast<Ref>(PyLong_AsLong(written));
       return stored == 0 ? element_ref(object) : stored;
     }
-    PyErr_Clear();
   }
   return path(kind, ref, key, index, object);
 }
@@ -559,16 +568,12 @@ Ref Trace::make(StepKind kind, std::span<const Value> inputs, PyObject* object, 
 void Trace::note_dict_change(Tracked& dict, Value key, Ref ref) {
   if (dict.born || dict.known) return;
   if (!dict.keys_before) dict.keys_before = keys_of(dict.object.get());
-  if (!dict.overlay) dict.overlay = Object::steal(PyDict_New());
-  Object written = Object::steal(PyLong_FromLong(static_cast<long>(ref)));
-  if (PyDict_SetItem(dict.overlay.get(), key.object, written.get()) < 0) PyErr_Clear();
+  write_in_books(this, dict.overlay, key.object, ref);
 }
 
 // A field of an object from outside (__slots__) is what was written from now on.
 void Trace::note_field_change(Tracked& object, PyObject* name, Ref ref) {
-  if (!object.overlay) object.overlay = Object::steal(PyDict_New());
-  Object written = Object::steal(PyLong_FromLong(static_cast<long>(ref)));
-  if (PyDict_SetItem(object.overlay.get(), name, written.get()) < 0) PyErr_Clear();
+  write_in_books(this, object.overlay, name, ref);
 }
 
 void Trace::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObject* names) {

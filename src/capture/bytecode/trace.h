@@ -24,18 +24,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "capture/bytecode/lazy_elements.h"
-#include "capture/bytecode/node.h"
+#include "capture/bytecode/constants.h"
+#include "capture/bytecode/tracked.h"
 
 namespace smelt::bytecode {
-
-// int, float, complex, str, bytes, bool, None, Ellipsis, NotImplemented: immutable, known by value.
-// Exact types only.
-bool is_atom(PyObject* object);
-// Types, functions, builtins, modules, code, dtypes, enum members...: known by identity.
-bool is_fixed(PyObject* object);
-// An atom, a fixed object, or an exact tuple, frozenset or slice of such.
-bool is_constant(PyObject* object);
 
 class Trace {
  public:
@@ -192,50 +184,6 @@ class Trace {
   bool unobserved = false;        // TraceResult::unobserved
 
  private:
-  struct Tracked {
-    Object object;
-    Ref ref = 0;
-    bool born = false;
-    bool known = false;   // own(): contents are guarded or our own
-    int64_t length = -1;  // of an outside container when first seen
-    Object overlay;       // dict: key -> ref of what was written; of other objects: field -> ref
-    Object keys_before;   // dict: tuple of the keys before the first change
-    bool cell_written = false;  // cell: its contents have `cell_ref`
-    Ref cell_ref = 0;
-    bool transient = false;             // can't be made again
-    std::optional<LogTrouble> refusal;  // a tensor that the log can't follow
-    Value iterated;                     // iterator: over this
-    bool shrunk = false;                // dict: something was deleted from it
-    LazyElements lazy;
-  };
-  // A guard in the order of the run, so that those behind the last checkpoint can be left out.
-  struct GuardEntry {
-    Ref ref;
-    uint16_t bits;
-    bool truth;
-  };
-  struct Position {
-    size_t steps = 0, log = 0, guards = 0, absent = 0, lookups = 0, aliases = 0;
-  };
-  struct Checkpoint {
-    int offset = -1;
-    int depth = 0;
-    Position position;
-    std::vector<Value> slots;
-    std::vector<Object> held;
-    std::vector<int> iterator_at;  // per slot, -1: no iterator
-  };
-  struct PathKey {
-    NodeKind kind;
-    Ref parent;
-    PyObject* key;
-    int index;
-    bool operator==(const PathKey&) const = default;
-  };
-  struct PathHash {
-    size_t operator()(const PathKey& key) const;
-  };
-
   Ref add(Node node);
   Ref path(NodeKind kind, Ref parent, PyObject* key, int index, PyObject* object);
   // The node of an object that is the same in every call: a module's dict, a type.

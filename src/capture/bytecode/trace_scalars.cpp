@@ -2,7 +2,6 @@
 // run-time scalars, or put into containers as they are.
 #include <algorithm>
 
-#include "capture/bytecode/constants.h"
 #include "capture/bytecode/guard_program.h"
 #include "capture/bytecode/trace.h"
 

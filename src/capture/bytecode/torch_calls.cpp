@@ -114,7 +114,9 @@ const Set kAmbientReaders{"is_grad_enabled",
                           "_get_max_operator_version",
                           "_dispatch_has_kernel",
                           "_saved_tensors_hooks_get_disabled_error_message",
-                          "_log_api_usage_once"};
+                          "_log_api_usage_once",
+                          "_accelerator_getAccelerator",
+                          "_group_tensors_by_device_and_dtype"};
 // Functions that set what the ambient guard reads: done again by each cached call, in order.
 const Set kAmbientWriters{
     "_set_grad_enabled",          "set_autocast_enabled",       "set_autocast_cpu_enabled",

@@ -198,6 +198,7 @@ class Trace {
   bool opens_iterators = true;                          // open_iterator()
   size_t opened_iterators = 0;
   bool bans_saved_hooks = false;  // it has forbidden saved tensor hooks itself
+  bool unobserved = false;        // TraceResult::unobserved
 
  private:
   Ref add(Node node);

@@ -1,7 +1,5 @@
 #include "bridge/graph_program.h"
 
-#include <ATen/ScalarOps.h>
-
 #include <ATen/SavedTensorHooks.h>
 
 #include <algorithm>
@@ -37,47 +35,6 @@ Decision graph_is_faster(const OpLog& log, const LogProgram& program) {
                              : Decision::forbid("in-place ops are fastest as they are");
 }
 
-// bool, integers, floating point, complex: a number of a higher one changes the type of a result.
-int category(c10::ScalarType type) {
-  if (c10::isComplexType(type)) return 3;
-  if (c10::isFloatingType(type)) return 2;
-  return type == c10::kBool ? 0 : 1;
-}
-
-// A graph gets run-time scalars as 0-dim tensors. For the type of a result such a tensor counts as
-// the number does if there is a tensor with dimensions of its category beside it, or of a higher
-// one. An op that takes a number itself would have it in the graph.
-Decision numbers_can_be_tensors(const OpLog& log) {
-  for (const LogItem& item : log.items()) {
-    for (const LogScalar& scalar : item.scalars) {
-      if (!scalar.is_tensor)
-        return Decision::forbid(item.op->name.str() + " takes a number that changes");
-      if (log.ambients()[item.ambient].any_autocast())
-        return Decision::forbid("a number that changes, under autocast");
-      const int number = category(item.arguments[scalar.argument].toTensor().scalar_type());
-      const bool decided =
-          std::any_of(item.slots.begin(), item.slots.end(), [&](const LogSlot& slot) {
-            if (slot.is_list || slot.values[0] < 0) return false;
-            const LoggedTensor& tensor = log.values()[slot.values[0]];
-            return !tensor.sizes.empty() && category(tensor.dtype) >= number;
-          });
-      if (!decided)
-        return Decision::forbid(item.op->name.str() +
-                                " takes a number that changes and decides about the result's type");
-    }
-  }
-  return Decision::allow();
-}
-
-// What a run-time scalar was when traced.
-at::Tensor example_of(const OpLog& log, ScalarId id) {
-  for (const LogItem& item : log.items())
-    for (const LogScalar& scalar : item.scalars)
-      if (scalar.id == id)
-        return c10::scalar_to_tensor(item.arguments[scalar.argument].toTensor().item());
-  return {};
-}
-
 // A program without generated kernels is op by op what the log is, with more around it.
 Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
                    std::span<const LogValue> outputs, GraphProgram::Want want) {
@@ -98,8 +55,6 @@ GraphProgram::GraphProgram(const OpLog& log, std::span<const LogValue> inputs,
     const bool tracked = log_.uses_autograd();
     Decision decision = can_record(log, inputs, outputs);
     if (decision && tracked) decision = can_train(log, inputs, outputs, want);
-    if (decision && tracked && !scalars.empty())
-      decision = Decision::forbid("its results take part in autograd, and a number changes");
     if (decision && want == Want::fastest && !tracked) decision = graph_is_faster(log, log_);
     if (decision) {
       CompileOptions wanted = options;
@@ -121,7 +76,6 @@ GraphProgram::GraphProgram(const OpLog& log, std::span<const LogValue> inputs,
 
 Decision GraphProgram::can_record(const OpLog& log, std::span<const LogValue> inputs,
                                   std::span<const LogValue> outputs) const {
-  if (Decision decision = numbers_can_be_tensors(log); !decision) return decision;
   for (const LogItem& item : log.items())
     if (item.op == &opaque_op()) return Decision::forbid("it calls autograd or Python code");
   for (const LogItem& item : log.items())
@@ -151,10 +105,11 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
                           const CompileOptions& options) {
   std::vector<at::Tensor> examples;
   for (LogValue input : inputs) examples.push_back(log.tensor(input));
-  for (ScalarId scalar : log_.scalars()) examples.push_back(example_of(log, scalar));
   const auto replay = [&](const std::vector<at::Tensor>& twins) {
-    const auto scalars = twins.begin() + std::ssize(inputs);
-    return log_.replay({twins.begin(), scalars}, {scalars, twins.end()});
+    std::vector<c10::Scalar> numbers;  // further arguments
+    for (const c10::Scalar& example : log_.scalar_examples())
+      numbers.push_back(Recorder::current()->add_number(example));
+    return log_.replay(twins, numbers);
   };
   try {
     graph_ = record_as(replay, examples, {}, options);
@@ -175,7 +130,7 @@ void GraphProgram::train(const OpLog& log, std::span<const LogValue> inputs,
 std::vector<at::Tensor> GraphProgram::run(std::vector<at::Tensor> inputs,
                                           std::span<const c10::Scalar> scalars) const {
   if (training_) {
-    if (auto outputs = training_->run(inputs)) return std::move(*outputs);
+    if (auto outputs = training_->run(inputs, scalars)) return std::move(*outputs);
   }
   if (!graph_) return log_.run(std::move(inputs), scalars);
   // A dual number of forward-mode autograd has the type of a plain tensor.
@@ -185,11 +140,14 @@ std::vector<at::Tensor> GraphProgram::run(std::vector<at::Tensor> inputs,
   if (!dual) {
     GeneratorStates states(log_.generators());
     try {
-      for (const c10::Scalar& scalar : scalars) inputs.push_back(c10::scalar_to_tensor(scalar));
+      for (const c10::Scalar& scalar : scalars) inputs.push_back(number_as_tensor(scalar));
       if (auto outputs = graph_->impl().run_typed(inputs)) return std::move(*outputs);
       inputs.resize(inputs.size() - scalars.size());
     } catch (const KernelFailed&) {
       states.restore();  // the ops themselves say what is wrong
+      inputs.resize(inputs.size() - scalars.size());
+    } catch (const Mispredicted&) {
+      states.restore();
       inputs.resize(inputs.size() - scalars.size());
     } catch (...) {
       states.restore();

@@ -11,6 +11,7 @@
 #include "base/counters.h"
 #include "base/error.h"
 #include "bridge/generator_states.h"
+#include "capture/dispatch/recorder.h"
 
 namespace smelt {
 namespace {
@@ -56,6 +57,19 @@ std::vector<bool> live_items(const OpLog& log, std::span<const LogValue> outputs
   return live;
 }
 
+// What a run-time scalar was when traced; 0 if no op takes it.
+c10::Scalar example_of(const OpLog& log, ScalarId id) {
+  for (const LogItem& item : log.items())
+    for (const LogScalar& scalar : item.scalars) {
+      if (scalar.id != id) continue;
+      const c10::IValue& argument = item.arguments[scalar.argument];
+      if (scalar.is_tensor) return argument.toTensor().item();
+      return scalar.element < 0 ? argument.toScalar()
+                                : argument.toListRef()[scalar.element].toScalar();
+    }
+  return 0;
+}
+
 std::string describe(const LoggedTensor& value) {
   std::ostringstream text;
   text << c10::toString(value.dtype) << "[";
@@ -72,6 +86,7 @@ LogProgram::LogProgram(const OpLog& log, std::span<const LogValue> inputs,
     : scalars_(scalars.begin(), scalars.end()),
       ambients_(log.ambients()),
       register_of_(log.values().size(), -1) {
+  for (ScalarId scalar : scalars) scalar_examples_.push_back(example_of(log, scalar));
   for (LogValue value : inputs) {
     inputs_.push_back(reg(value));
     input_texts_.push_back(describe(log.values()[value]));
@@ -280,6 +295,10 @@ c10::IValue with_element(const c10::IValue& list, int32_t index, const c10::Scal
   return copy;
 }
 
+at::Tensor tensor_of(const c10::Scalar& number) {
+  return number.isSymbolic() ? Recorder::current()->wrapped(number) : number_as_tensor(number);
+}
+
 at::Tensor take(std::vector<at::Tensor>& registers, int32_t reg, bool last) {
   if (reg < 0) return {};
   return last ? std::move(registers[reg]) : registers[reg];
@@ -292,10 +311,8 @@ void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
   stack.assign(step.arguments.begin(), step.arguments.end());
   for (const ScalarUse& use : step.scalars) {
     c10::IValue& argument = stack[use.argument];
-    if (!state.scalar_tensors.empty())
-      argument = state.scalar_tensors[use.index];
-    else if (use.is_tensor)
-      argument = number_as_tensor(state.scalars[use.index]);
+    if (use.is_tensor)
+      argument = tensor_of(state.scalars[use.index]);
     else if (use.element < 0)
       argument = state.scalars[use.index];
     else
@@ -374,7 +391,7 @@ std::vector<at::Tensor> LogProgram::run(std::vector<at::Tensor> inputs,
   SMELT_CHECK(scalars.size() == scalars_.size(), "a program got another number of scalars");
   count(Counter::runs);
   const Saved saved = save(inputs);
-  State state{start(std::move(inputs), Mode::run), scalars, {}};
+  State state{start(std::move(inputs), Mode::run), scalars};
   GeneratorStates states(generators_);
   try {
     if (one_ambient_) {
@@ -398,7 +415,8 @@ void LogProgram::refuse_ops_on_numbers() const {
   for (const Constant& constant : constants_)
     is_number[constant.reg] = constant.tensor.unsafeGetTensorImpl()->is_wrapped_number();
   for (const Step& step : steps_) {
-    bool tensors = false, numbers = !step.scalars.empty();
+    bool tensors = false;
+    bool numbers = std::ranges::any_of(step.scalars, &ScalarUse::is_tensor);
     for (const Slot& slot : step.slots)
       for (int32_t reg : slot.registers)
         if (reg >= 0) (is_number[reg] ? numbers : tensors) = true;
@@ -406,20 +424,12 @@ void LogProgram::refuse_ops_on_numbers() const {
   }
 }
 
-bool LogProgram::numbers_are_tensors() const {
-  for (const Step& step : steps_)
-    for (const ScalarUse& use : step.scalars)
-      if (!use.is_tensor) return false;
-  return true;
-}
-
 std::vector<at::Tensor> LogProgram::replay(std::vector<at::Tensor> twins,
-                                           std::vector<at::Tensor> scalars) const {
-  SMELT_CHECK(scalars.size() == scalars_.size() && numbers_are_tensors(),
-              "a number that changes would be part of a graph");
+                                           std::span<const c10::Scalar> scalars) const {
+  SMELT_CHECK(scalars.size() == scalars_.size(), "a program got another number of scalars");
   refuse_ops_on_numbers();
   OpAmbientScope ambient(ambients_[0]);
-  State state{start(std::move(twins), Mode::replay), {}, std::move(scalars)};
+  State state{start(std::move(twins), Mode::replay), scalars};
   steps(state, &ambient);
   return results(state);
 }

@@ -29,10 +29,10 @@ class LogProgram {
   // they were before.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,
                               std::span<const c10::Scalar> scalars = {}) const;
-  // The same under a recorder, on twins, from whichever ambient. `scalars`: tensors that stand for
-  // the run-time scalars; numbers_are_tensors() must hold.
+  // The same under a recorder, on twins, from whichever ambient. `scalars`: numbers of the
+  // recording (Recorder::add_number), or plain ones, which become part of it.
   std::vector<at::Tensor> replay(std::vector<at::Tensor> twins,
-                                 std::vector<at::Tensor> scalars = {}) const;
+                                 std::span<const c10::Scalar> scalars = {}) const;
 
   // A run that failed has changed nothing that the caller can see.
   bool fails_cleanly() const { return fails_cleanly_; }
@@ -42,8 +42,8 @@ class LogProgram {
   bool writes() const { return writes_; }
   size_t ops() const { return steps_.size(); }
   const std::vector<ScalarId>& scalars() const { return scalars_; }
-  // All that ops do with run-time scalars is to take them as tensors.
-  bool numbers_are_tensors() const;
+  // What the run-time scalars were when the log was made.
+  const std::vector<c10::Scalar>& scalar_examples() const { return scalar_examples_; }
   const std::vector<at::Generator>& generators() const { return generators_; }
   // One line per op.
   std::string str() const;
@@ -76,12 +76,10 @@ class LogProgram {
     bool shared;  // nobody changes it or gets hold of it
   };
   enum class Mode : uint8_t { run, replay };
-  // What a run is about: registers, and the run-time scalars as numbers or, under a recorder, as
-  // tensors.
+  // What a run is about: registers, and the run-time scalars.
   struct State {
     std::vector<at::Tensor> registers;
     std::span<const c10::Scalar> scalars;
-    std::vector<at::Tensor> scalar_tensors;
   };
   using Saved = std::vector<std::pair<at::Tensor, at::Tensor>>;  // a tensor and what was in it
 
@@ -103,6 +101,7 @@ class LogProgram {
 
   std::vector<Step> steps_;
   std::vector<ScalarId> scalars_;
+  std::vector<c10::Scalar> scalar_examples_;  // as scalars_
   std::vector<Constant> constants_;
   std::vector<int32_t> inputs_;   // registers
   std::vector<int32_t> outputs_;  // registers; -1: undefined

@@ -49,6 +49,7 @@ void check_inputs(const std::vector<at::Tensor>& leaves, const std::vector<at::T
 }  // namespace
 
 Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& inputs,
+                      std::span<const c10::Scalar> numbers,
                       const std::vector<at::Tensor>& gradients, const std::vector<bool>& used) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<at::Tensor> leaves;
@@ -58,10 +59,13 @@ Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& 
   const RecordingScope scope(recorder);
   std::vector<at::Tensor> twins, wanted, seeds, tracked;
   for (const at::Tensor& leaf : leaves) twins.push_back(recorder->add_argument(leaf));
+  std::vector<c10::Scalar> recorded_numbers;
+  for (const c10::Scalar& number : numbers)
+    recorded_numbers.push_back(recorder->add_number(number));
   std::vector<at::Tensor> seed_twins;
   for (const at::Tensor& gradient : gradients)
     seed_twins.push_back(gradient.defined() ? recorder->add_argument(gradient) : at::Tensor());
-  std::vector<at::Tensor> outputs = program.replay(twins);
+  std::vector<at::Tensor> outputs = program.replay(twins, recorded_numbers);
   check_inputs(leaves, twins);
   for (const at::Tensor& twin : twins)
     if (twin.requires_grad()) wanted.push_back(twin);

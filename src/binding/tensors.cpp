@@ -371,7 +371,8 @@ class Log final : public TensorLog {
     std::shared_ptr<const GraphProgram> program;
     {
       const py::gil_scoped_release nogil;  // it may run the autograd engine
-      const LogProgram::Interface interface{request.inputs, request.outputs, request.scalars,
+      const LogProgram::Interface interface{request.inputs,  request.outputs,
+                                            request.scalars, request.examples,
                                             request.numbers, request.wanted_numbers};
       program = std::make_shared<const GraphProgram>(log_, interface, wanted_program(request),
                                                      compile_options(request.tuning));

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/counters.h"
@@ -13,6 +14,7 @@
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/overlap.h"
 #include "graph/effects.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 
@@ -27,9 +29,12 @@ RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
   };
   Program lowered = compile(graph, std::move(options), record);
   int64_t calls = 0;
-  for (const Step& step : lowered.steps) calls += step.kernel < 0;
+  for (const Step& step : lowered.steps)
+    calls += step.kernel < 0 && !numbers::is_number_op(OpName(step.op));
   count(Counter::ops_fallback, calls);
-  count(Counter::ops_native, static_cast<int64_t>(graph.nodes.size()) - calls);
+  const auto on_numbers = std::ranges::count_if(
+      graph.nodes, [](const Node& node) { return numbers::is_number_op(node.op); });
+  count(Counter::ops_native, static_cast<int64_t>(graph.nodes.size()) - calls - on_numbers);
   if (log_enabled(Log::graph)) log(Log::graph, "\n" + graph.str());
   if (log_enabled(Log::perf)) log(Log::perf, "\n" + record.str());
   for (const Node& node : graph.nodes) {

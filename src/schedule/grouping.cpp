@@ -18,6 +18,7 @@
 #include <queue>
 
 #include "base/error.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 namespace {
@@ -164,7 +165,8 @@ void Grouping::add_call(NodeId node) {
   unit_of_node_[node] = unit;
   for (UnitId on : before) depend(unit, on);
   const Traits& traits = graph_.nodes[node].traits;
-  if (traits.is_pure()) return;
+  // A check changes nothing: it only has to be made before what does.
+  if (traits.is_pure() || numbers::is_check(graph_.nodes[node].op)) return;
   // What changes something, or draws numbers, stays where it stands.
   if (traits.effect)
     for (UnitId on = 0; on < unit; ++on)

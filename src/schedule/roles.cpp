@@ -4,6 +4,7 @@
 #include <set>
 
 #include "graph/alias.h"
+#include "graph/numbers.h"
 #include "schedule/domain.h"
 
 namespace smelt {
@@ -110,7 +111,7 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
     const Node& node = graph.nodes[i];
     const NodeId id = static_cast<NodeId>(i);
     part[i] = current;
-    if (node.traits.effect) ++current;
+    if (node.traits.effect && !numbers::is_check(node.op)) ++current;
     for (const Arg& arg : node.args) {
       each_ref(arg, [&](Ref ref) {
         if (readers[ref.id].empty() || readers[ref.id].back() != id) readers[ref.id].push_back(id);
@@ -121,7 +122,8 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
     const Decision fits = fits_kernel(graph, node, meaning[i]);
     if (!fits) {
       std::string sentence = node.op.str() + ": " + fits.reason();
-      if (!node.traits.view && said.insert(sentence).second) refusals.push_back(sentence);
+      const bool is_op = !node.traits.view && !numbers::is_number_op(node.op);
+      if (is_op && said.insert(sentence).second) refusals.push_back(sentence);
       continue;
     }
     if (node.traits.view) {

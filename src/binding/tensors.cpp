@@ -17,7 +17,7 @@
 #include "bridge/recorded_graph.h"
 #include "capture/bytecode/number_ops.h"
 #include "capture/bytecode/object.h"
-#include "capture/dispatch/log_numbers.h"
+#include "capture/dispatch/number_node.h"
 #include "capture/dispatch/op_log.h"
 
 namespace py = pybind11;
@@ -353,7 +353,7 @@ class Log final : public TensorLog {
     }
     if (log_.numbers() != taken_numbers_) {  // C code has read it
       taken_numbers_ = log_.numbers();
-      log_.give_up(OpTrouble::Kind::data_dependent, "aten::item");
+      log_.give_up(OpTrouble::Kind::data_dependent, "item(), by C code");
     }
     const std::optional<OpTrouble> trouble = log_.take_trouble();
     if (!trouble) return std::nullopt;

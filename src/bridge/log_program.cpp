@@ -10,6 +10,7 @@
 #include "base/counters.h"
 #include "base/error.h"
 #include "capture/dispatch/grad_ops.h"
+#include "capture/dispatch/number_node.h"
 
 namespace smelt {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/dispatch/log_numbers.h"
+#include "base/number.h"
 #include "capture/dispatch/op_ambient.h"
 #include "capture/dispatch/op_log.h"
 

@@ -11,6 +11,7 @@
 #include "bridge/generator_states.h"
 #include "bridge/linked_program.h"
 #include "bridge/log_program.h"
+#include "capture/dispatch/number_node.h"
 #include "capture/dispatch/recorder.h"
 
 namespace smelt {
@@ -80,7 +81,7 @@ c10::Scalar LogProgram::evaluate(State& state, uint32_t number) const {
   const c10::Scalar a = operand(state, wanted.a), b = operand(state, wanted.b);
   if (a.isSymbolic() || b.isSymbolic())
     return *(value = Recorder::current()->compute(wanted.op, a, b));
-  const std::optional<Number> result = compute(wanted.op, to_number(a), to_number(b));
+  const std::optional<Number> result = compute(wanted.op, *plain_number(a), *plain_number(b));
   if (!result || result->index() != wanted.seen.index())
     throw Mispredicted("a number can't be computed, or is of another type than when it was traced");
   return *(value = to_scalar(*result));
@@ -95,7 +96,7 @@ void LogProgram::check(const Step& step, State& state) const {
   const c10::Scalar number = scalar(state, step.scalars[0].index);
   const bool truth = step.arguments[1].toBool();
   if (number.isSymbolic()) return Recorder::current()->expect(number, truth);
-  if (std::get<bool>(*compute(NumberOp::truth, to_number(number))) != truth)
+  if (std::get<bool>(*compute(NumberOp::truth, *plain_number(number))) != truth)
     throw Mispredicted("a value is not what the code was traced for");
 }
 

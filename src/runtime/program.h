@@ -30,6 +30,11 @@ struct KernelCode {
   Size units = 0;
   Size unit_cost = 0;  // cycles, roughly
   size_t scratch_bytes = 0;
+  // Where set, to be run once when all units are done, for [0, finish_units). Both get one more
+  // buffer then, of partial_bytes bytes.
+  Function finish = nullptr;
+  int64_t finish_units = 0;
+  size_t partial_bytes = 0;
   bool ordered = false;               // all units on one thread
   std::shared_ptr<const void> owner;  // of the code
   // In the place of `run` where kernels are interpreted.

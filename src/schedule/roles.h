@@ -52,6 +52,7 @@ struct Roles {
 
  private:
   void choose_inlined(const Graph& graph);
+  bool is_concatenated(const Graph& graph, ValueId value) const;
 };
 
 }  // namespace smelt

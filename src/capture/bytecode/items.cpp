@@ -186,6 +186,48 @@ bool prepare_store(Trace& trace, Value container, Value key, Value item, bool* o
   return true;
 }
 
+constexpr size_t kFewElements = 32;
+
+// A number that may be another one in the next call is none of these: known by comparing it with each,
+// so that it may be any that is not. False: it is one of them, or they can't be told apart so.
+bool is_none_of(Trace& trace, Value number, std::span<const Value> elements) {
+  if (!trace.is_runtime_scalar(number) || elements.size() > kFewElements) return false;
+  for (const Value& element : elements) {
+    if (!is_atom(element.object)) return false;
+    if (PyObject_RichCompareBool(element.object, number.object, Py_EQ) != 0) return false;
+  }
+  for (const Value& element : elements) {
+    if (!PyLong_Check(element.object) && !PyFloat_Check(element.object)) continue;
+    const Result differs = compare(&trace, Py_NE, number, element);
+    const Object held = Object::steal(differs.object);
+    if (differs.object == nullptr || truth(&trace, {differs.object, differs.ref}) != 1) return false;
+  }
+  return true;
+}
+
+bool is_no_key_of(Trace& trace, Value number, Value dict) {
+  if (!trace.is_runtime_scalar(number)) return false;
+  std::vector<Value> keys;
+  PyObject *key, *item;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(dict.object, &at, &key, &item)) keys.push_back({key, 0});
+  if (!is_none_of(trace, number, keys)) return false;
+  trace.guard_keys(dict);
+  return true;
+}
+
+bool is_no_item_of(Trace& trace, Value number, Value sequence) {
+  const bool is_plain = PyList_CheckExact(sequence.object) || PyTuple_CheckExact(sequence.object);
+  if (!is_plain || !trace.is_runtime_scalar(number)) return false;
+  std::vector<Result> items;
+  unpack(&trace, sequence, items);
+  std::vector<Value> elements;
+  for (const Result& item : items) elements.push_back({item.object, item.ref});
+  const bool none = is_none_of(trace, number, elements);
+  release(items);
+  return none;
+}
+
 // As C finds it: by going through all elements, or by hash.
 int contains_by_elements(Trace& trace, Value container, Value item, PyTypeObject* owner) {
   PyObject* object = container.object;
@@ -193,6 +235,8 @@ int contains_by_elements(Trace& trace, Value container, Value item, PyTypeObject
       owner->tp_as_sequence != nullptr && owner->tp_as_sequence->sq_contains != nullptr;
   if (is_tensor(object)) {
     trace.stop(BreakReason::data_dependent, "in");
+  } else if (is_no_item_of(trace, item, container)) {
+    return 0;
   } else if (PyDictViewSet_Check(object) || !has_slot) {
     const Result iterator = get_iter(&trace, container);
     if (iterator.object == nullptr) return -1;
@@ -342,8 +386,10 @@ Result contains(Trace* trace, Value container, Value item, bool negate) {
       if (result.object == nullptr) return {};
       Object held = Object::steal(result.object);
       found = truth(trace, {held.get(), result.ref});
-    } else if (PyDict_Check(object) && Py_TYPE(object)->tp_as_sequence->sq_contains ==
-                                           PyDict_Type.tp_as_sequence->sq_contains) {
+    } else if (PyDict_Check(object) && _PyType_Lookup(Py_TYPE(object), names().contains) ==
+                                           _PyType_Lookup(&PyDict_Type, names().contains)) {
+      trace->guard_type(container);
+      if (is_no_key_of(*trace, item, container)) return {Py_NewRef(negate ? Py_True : Py_False), 0};
       use_key(*trace, item);
       PyObject* present = look_up(*trace, object, item.object);
       found = present != nullptr ? 1 : (PyErr_Occurred() ? -1 : 0);

@@ -92,6 +92,8 @@ class Trace {
 
   // -- computing; all operands atoms. Folded (0) if none of them has a ref.
   Ref scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result);
+  // function(a) or function(a, b), where it is one in C that depends on nothing else.
+  Ref scalar_call(PyObject* function, Value a, Value b, PyObject* result);
 
   // Whether an op shall take this number as what it is in each call. Numbers in the root's slots
   // do, those that the run itself changes, and those that have changed since an earlier trace; so

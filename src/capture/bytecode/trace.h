@@ -115,6 +115,8 @@ class Trace {
   void effect_call(std::span<const Value> callee_and_arguments, PyObject* names);
   // A number that a list, tuple or dict can have as what it will be in the call.
   bool is_lazy_number(Value value) const;
+  // A list from outside of which single items may be written and read.
+  bool keeps_elements_apart(PyObject* list) const;
   // All that is in the list is about to go: what it was does not matter.
   void drop_contents(Value list);
   // Numbers in these containers, and in containers in them, are settled: C code looks at them.

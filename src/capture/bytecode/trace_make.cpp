@@ -94,6 +94,12 @@ void Trace::note_dict_change(Tracked& dict, Value key, Ref ref) {
   dict.overlay.set(key.object, ref);
 }
 
+bool Trace::keeps_elements_apart(PyObject* list) const {
+  const Tracked* tracked = find(list);
+  return PyList_CheckExact(list) && tracked != nullptr && !tracked->born && !tracked->known &&
+         tracked->length == PyList_GET_SIZE(list);
+}
+
 // A field of an object from outside (__slots__) is what was written from now on.
 void Trace::note_field_change(Tracked& object, PyObject* name, Ref ref) {
   object.overlay.set(name, ref);
@@ -133,6 +139,8 @@ void Trace::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObje
     const Ref ref = kind == StepKind::set_item ? prepared[2].ref : 0;
     note_dict_change(*tracked, inputs[1], ref);
   }
+  if (kind == StepKind::set_item && tracked != nullptr && keeps_elements_apart(target.object))
+    tracked->overlay.set(inputs[1].object, prepared[2].ref);
   if (kind == StepKind::set_attr && tracked != nullptr && !tracked->born)
     note_field_change(*tracked, inputs[1].object, prepared[2].ref);
   if (kind == StepKind::set_cell) {

@@ -40,6 +40,8 @@ Ref Trace::read_item(Value sequence, Py_ssize_t index, PyObject* object) {
   if (tracked != nullptr) {
     if (const Ref lazy = tracked->lazy.item(index)) return lazy;
     if (tracked->born || tracked->known || index >= tracked->length) return element_ref(object);
+    if (const auto written = tracked->overlay.find_item(index))
+      return *written == 0 ? element_ref(object) : *written;
     sequence.ref = tracked->ref;
   }
   guard(sequence.ref, kGuardType | kGuardLength);

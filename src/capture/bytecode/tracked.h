@@ -22,7 +22,7 @@ struct Tracked {
   bool born = false;
   bool known = false;   // own(): contents are guarded or our own
   int64_t length = -1;  // of an outside container when first seen
-  Overlay overlay;      // what was written: a dict's items, fields of other objects
+  Overlay overlay;      // what was written: items of a dict or list, fields of other objects
   Object keys_before;   // dict: tuple of the keys before the first change
   bool cell_written = false;  // cell: its contents have `cell_ref`
   Ref cell_ref = 0;

@@ -105,6 +105,8 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
 // torch's C functions: torch_calls.cpp; the same.
 bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names,
                 Result* result);
+// tensor.item()
+Result read_number(Trace& trace, Value tensor);
 // Methods of contextvars.ContextVar: context_vars.cpp; the same.
 bool call_context_var(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names,
                       Result* result);

@@ -238,6 +238,7 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
     }
   }
   PyObject* result;
+  const size_t position = trace.log().position();
   if (kind == Kind::op) {
     result = call_on_tensors(trace, arguments, [&](std::span<const Value> given) {
       return call_plainly(callee.object, given, keywords);
@@ -247,6 +248,9 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
     const Unfollowed unfollowed(&trace);
     result = call_plainly(callee.object, arguments, keywords);
   }
+  if (result != nullptr && is_atom(result))
+    if (const auto number = trace.log().take_number(position); number && trace.active())
+      return {result, trace.number(result, *number)};
   trace.check_log();
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
@@ -390,6 +394,15 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
     case Kind::writes: *result = call_switch(*trace, callee, arguments, keywords); return true;
   }
   return false;
+}
+
+Result read_number(Trace& trace, Value tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("item");
+  Method item;
+  if (!get_method(&trace, tensor, name, &item)) return {};
+  const Object callee = Object::steal(item.callee.object), self = Object::steal(item.self.object);
+  const Value argument{self.get(), item.self.ref};
+  return call(&trace, {callee.get(), item.callee.ref}, std::span(&argument, self ? 1 : 0), nullptr);
 }
 
 }  // namespace smelt::bytecode

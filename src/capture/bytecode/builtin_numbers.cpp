@@ -11,14 +11,29 @@ bool is_number(PyObject* object) {
   return PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyBool_Check(object);
 }
 
-bool is_lazy(const BuiltinCall& c) {
-  if (c.has_keywords() || c.count() == 0 || c.count() > 2) return false;
-  bool lazy = false;
-  for (const Value& v : c.arguments) {
-    if (!is_number(v.object)) return false;
-    lazy |= v.ref != 0;
+// int(tensor), float(tensor) of one element: what item() gives, converted.
+bool is_one_number(const BuiltinCall& c) {
+  if (c.count() != 1 || c.has_keywords() || !tensors().is_tensor(c.argument(0).object) ||
+      !PyType_Check(c.callee.object))
+    return false;
+  const Object count =
+      Object::steal(PyObject_CallMethod(c.argument(0).object, "numel", nullptr));
+  const bool is_one = count && PyLong_AsLong(count.get()) == 1;
+  PyErr_Clear();
+  return is_one;
+}
+
+bool convert_tensor(BuiltinCall& c, Result* result) {
+  const Result number = read_number(c.trace, c.argument(0));
+  if (number.object == nullptr) return true;
+  const Object held = Object::steal(number.object);
+  if (!c.trace.active()) {
+    result->object = call_plainly(c.callee.object, c.arguments, nullptr);
+    return true;
   }
-  return lazy;
+  const Value value{number.object, number.ref};
+  BuiltinCall converted{c.trace, c.callee, std::span(&value, 1), nullptr};
+  return call_on_numbers(converted, result);
 }
 
 // x < sequence[i] for bisect_right, sequence[i] < x for bisect_left; -1 with an error set.
@@ -31,8 +46,19 @@ int is_before(Trace& trace, Value x, Value element, bool right) {
 
 }  // namespace
 
+bool are_lazy_numbers(std::span<const Value> arguments) {
+  bool lazy = false;
+  for (const Value& v : arguments) {
+    if (!is_number(v.object)) return false;
+    lazy |= v.ref != 0;
+  }
+  return lazy;
+}
+
 bool call_on_numbers(BuiltinCall& c, Result* result) {
-  if (!is_lazy(c)) return c.on_constants(result);
+  if (is_one_number(c)) return convert_tensor(c, result);
+  if (c.has_keywords() || c.count() == 0 || c.count() > 2 || !are_lazy_numbers(c.arguments))
+    return c.on_constants(result);
   PyObject* number = call_plainly(c.callee.object, c.arguments, nullptr);
   if (number == nullptr || !is_number(number)) {  // divmod's tuple, an error
     PyErr_Clear();

@@ -153,6 +153,7 @@ bool call_sum(BuiltinCall& c, Result* result) {
 bool call_extreme(BuiltinCall& c, Result* result, int op) {
   if (c.count() == 0) return c.plainly(result);
   if (c.has_keywords()) return call_extreme_by_key(c, op == Py_GT, result);
+  if (c.count() == 2 && are_lazy_numbers(c.arguments)) return call_on_numbers(c, result);
   std::vector<Result> items;
   if (c.count() == 1) {
     if (!unpack(&c.trace, c.argument(0), items)) return true;

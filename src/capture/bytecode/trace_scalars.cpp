@@ -34,7 +34,7 @@ Ref Trace::scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result) {
 }
 
 Ref Trace::scalar_call(PyObject* function, Value a, Value b, PyObject* result) {
-  const Ref ref = scalar(ScalarOp::call, 0, a, b, result);
+  const Ref ref = scalar(ScalarOp::call, call_arg(function), a, b, result);
   if (ref != 0) nodes_[ref].key = Object::share(function);
   return ref;
 }

@@ -3,6 +3,7 @@
 #include <ATen/SavedTensorHooks.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/counters.h"
 #include "bridge/consumed_node.h"
@@ -13,8 +14,35 @@
 namespace smelt {
 namespace {
 
-// Which of the two to run. With generated kernels the graph, except where it writes to tensors of
-// the caller: there its functional form computes into new memory, and copies.
+// What is copied into tensors of the caller is few elements: more costs more than an op.
+constexpr int64_t kFewElements = 4096;
+
+// Does the program change all of each tensor of the caller that it changes? Of one changed in part
+// (a cache, one row of a table) the functional form passes over all.
+bool writes_whole_tensors(const OpLog& log) {
+  std::unordered_map<int32_t, int64_t> elements;  // by memory: of the caller's tensor, less written
+  for (const LoggedTensor& value : log.values())
+    if (value.kind == LoggedTensor::Kind::input) {
+      int64_t& most = elements[value.memory];
+      most = std::max(most, c10::multiply_integers(value.sizes));
+    }
+  for (const LogItem& item : log.items())
+    for (const LogValue written : item.written)
+      if (const auto left = elements.find(log.values()[written].memory); left != elements.end()) {
+        if (left->first == 0) return false;
+        left->second -= c10::multiply_integers(log.values()[written].sizes);
+      }
+  for (const LogItem& item : log.items())
+    for (const LogValue written : item.written)
+      if (const auto left = elements.find(log.values()[written].memory);
+          left != elements.end() && left->second > kFewElements)
+        return false;
+  return true;
+}
+
+// Which of the two to run. With generated kernels the graph. They store what is written to tensors
+// of the caller in place; where that can't be done it is computed into new memory and copied, which
+// loses against the ops as they are.
 //
 // Without, both call PyTorch's kernels one by one. A step of a graph
 // costs about as much as an op of a log. Where PyTorch composes an op of others, the graph has
@@ -22,7 +50,7 @@ namespace {
 // remove what is computed twice. Microseconds per run on small tensors, log and graph, on a busy
 // machine where less than a tenth means nothing: 30 additions 23, 22; 30 relus 20, 21; six linear
 // layers with relu 18, 15; three einsums 24, 4.5. In-place code is the exception (37, 39 for 30
-// ops, and more on large tensors): its functional form computes into new memory, and copies.
+// ops, and more on large tensors).
 Decision graph_is_faster(const OpLog& log, const LogProgram& program) {
   const bool kernels = cpu_target() != "none";
   if (!program.writes()) return Decision::allow();
@@ -33,8 +61,25 @@ Decision graph_is_faster(const OpLog& log, const LogProgram& program) {
       std::any_of(log.items().begin(), log.items().end(), [&](const LogItem& item) {
         return std::any_of(item.written.begin(), item.written.end(), is_outside);
       });
-  return kernels && !outside ? Decision::allow()
-                             : Decision::forbid("in-place ops are fastest as they are");
+  if (!kernels) return Decision::forbid("in-place ops are fastest as they are");
+  return !outside || writes_whole_tensors(log)
+             ? Decision::allow()
+             : Decision::forbid("parts of tensors are changed in place");
+}
+
+// Likewise, when it is known what is copied.
+Decision graph_is_faster(const Program& program) {
+  for (const Step& step : program.steps) {
+    if (step.op != "smelt::write") continue;
+    const bool stored =
+        std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& kernel) {
+          return std::find(kernel.into.begin(), kernel.into.end(), step.args[0].get<Ref>().id) !=
+                 kernel.into.end();
+        });
+    if (!stored && step.types[0].numel().as_known().value_or(kFewElements + 1) > kFewElements)
+      return Decision::forbid("what it changes in place would be copied");
+  }
+  return Decision::allow();
 }
 
 // A program without generated kernels is op by op what the log is, with more around it.
@@ -146,6 +191,13 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
   };
   try {
     graph_ = record_as(replay, examples, {}, options);
+    if (options.engine != Engine::native) return;
+    if (const Decision decision = graph_is_faster(graph_->impl().program->program()); !decision) {
+      graph_->impl().count_ops(-1);
+      count(Counter::graphs, -1);
+      graph_.reset();
+      refusal_ = decision.reason();
+    }
   } catch (const std::exception& error) {
     refusal_ = error.what();
   }

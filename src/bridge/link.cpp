@@ -173,7 +173,11 @@ bool LinkedProgram::check_types = [] {
 LinkedProgram::LinkedProgram(Program program, std::vector<c10::IValue> opaque)
     : program_(std::move(program)), opaque_(std::move(opaque)) {
   steps_.reserve(program_.steps.size());
-  for (const Step& step : program_.steps) steps_.push_back(link_step(step, opaque_));
+  for (const Step& step : program_.steps) {
+    steps_.push_back(link_step(step, opaque_));
+    for (const Register reg : step.into)
+      if (reg >= 0) in_place_.push_back(reg);
+  }
 }
 
 }  // namespace smelt

@@ -92,6 +92,7 @@ class LinkedProgram {
   LinkedProgram(Program program, std::vector<c10::IValue> opaque);
 
   const Program& program() const { return program_; }
+  const std::vector<c10::IValue>& opaque() const { return opaque_; }
   // The inputs in the program's order, already checked; symbol values as bound. Thread-safe.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols) const;
 
@@ -104,6 +105,7 @@ class LinkedProgram {
   Program program_;
   std::vector<c10::IValue> opaque_;
   std::vector<LinkedStep> steps_;
+  std::vector<Register> in_place_;  // of inputs that kernels store results into
 };
 
 }  // namespace smelt

@@ -51,6 +51,10 @@ struct Step {
   // Of a kernel, per result: the released register whose memory it may take, if nobody else holds
   // it; -1: none.
   std::vector<Register> reuse;
+  // Of a kernel, per result: the register of the input that it is stored into; -1: new memory.
+  std::vector<Register> into;
+  // Of a kernel: launched together with the next one, on which it does not depend.
+  bool with_next = false;
   // The result is a view of a tensor that the caller sees: made so that autograd knows it as a
   // view.
   bool visible = false;

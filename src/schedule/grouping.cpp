@@ -345,7 +345,7 @@ void Grouping::add_to_group(NodeId node) {
 }
 
 std::vector<Unit> Grouping::order() const {
-  // Of the units whose ancestors have all run, the one that began first.
+  // Of the units whose ancestors have all run, the one that began first; late ones last.
   std::vector<int> waiting(units_.size());
   std::vector<std::vector<UnitId>> next(units_.size());
   for (UnitId unit = 0; unit < static_cast<UnitId>(units_.size()); ++unit) {
@@ -356,7 +356,10 @@ std::vector<Unit> Grouping::order() const {
       next[on].push_back(unit);
     }
   }
-  const auto later = [&](UnitId a, UnitId b) { return units_[a].first > units_[b].first; };
+  const auto place = [&](UnitId unit) {
+    return std::pair(roles_.late[units_[unit].first], units_[unit].first);
+  };
+  const auto later = [&](UnitId a, UnitId b) { return place(a) > place(b); };
   std::priority_queue<UnitId, std::vector<UnitId>, decltype(later)> ready(later);
   size_t all = 0;
   for (UnitId unit = 0; unit < static_cast<UnitId>(units_.size()); ++unit) {

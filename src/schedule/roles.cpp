@@ -6,6 +6,7 @@
 #include "graph/alias.h"
 #include "graph/numbers.h"
 #include "schedule/domain.h"
+#include "schedule/late.h"
 
 namespace smelt {
 namespace {
@@ -76,8 +77,8 @@ class Probe final : public ElementQuery {
   }
 };
 
-// May a kernel that computes the node report failure: an index out of range, an integer divided by
-// 0?
+}  // namespace
+
 bool may_fail(const Graph& graph, const Node& node) {
   const Domain domain{.full = graph.type(node.results[0]).sizes, .reduced = {}};
   loops::Kernel kernel;
@@ -91,8 +92,6 @@ bool may_fail(const Graph& graph, const Node& node) {
            ((inst.op == loops::Op::div || inst.op == loops::Op::mod) && !is_floating(inst.dtype));
   });
 }
-
-}  // namespace
 
 Roles::Roles(const Graph& graph, const ScheduleOptions& options)
     : role(graph.nodes.size(), Role::call),
@@ -140,6 +139,9 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
       role[i] = meaning[i]->pattern == Pattern::factory ? Role::inlined : Role::element;
     }
   }
+  late = late_nodes(graph, *this);
+  for (size_t i = 0; i < part.size(); ++i)
+    if (late[i]) part[i] = current + 1;
   choose_inlined(graph);
 }
 

@@ -156,8 +156,12 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
     const auto scalars = twins.begin() + std::ssize(inputs);
     return log_.replay({twins.begin(), scalars}, {scalars, twins.end()});
   };
+  // Changes of an inference tensor are not counted, and could not be noticed.
+  CompileOptions wanted = options;
+  for (size_t i = 0; i < wanted.frozen.size(); ++i)
+    if (examples[i].is_inference()) wanted.frozen[i] = false;
   try {
-    graph_ = record_as(replay, examples, {}, options);
+    graph_ = record_as(replay, examples, {}, wanted);
   } catch (const std::exception& error) {
     refusal_ = error.what();
   }
@@ -165,8 +169,10 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
 
 void GraphProgram::train(const OpLog& log, std::span<const LogValue> inputs,
                          std::span<const LogValue> outputs, const CompileOptions& options) {
+  CompileOptions wanted = options;
+  wanted.frozen.clear();  // an optimizer changes weights all the time
   try {
-    training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, options);
+    training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, wanted);
   } catch (const std::exception& error) {
     refusal_ = error.what();
   }

@@ -7,7 +7,9 @@
 #include <algorithm>
 
 #include "base/counters.h"
+#include "bridge/consumed_node.h"
 #include "bridge/generator_states.h"
+#include "bridge/record_joint.h"
 #include "bridge/recorded_graph.h"
 
 namespace smelt {
@@ -89,18 +91,20 @@ Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
 
 }  // namespace
 
-GraphProgram::GraphProgram(const OpLog& log, std::span<const LogValue> inputs,
-                           std::span<const LogValue> outputs, Want want,
-                           std::span<const ScalarId> scalars, const CompileOptions& options)
-    : log_(log, inputs, outputs, scalars) {
+GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interface, Want want,
+                           const CompileOptions& options)
+    : log_(log, interface) {
   if (log_.ops() == 0) return;
   if (want != Want::log) {
-    const bool tracked = log_.uses_autograd();
+    const auto& [inputs, outputs, scalars, numbers, wanted_numbers] = interface;
+    const bool tracked = log_.uses_autograd() && !log_.has_grads();
     Decision decision = can_record(log, inputs, outputs);
+    if (decision && log_.has_grads()) decision = can_step(log, outputs);
     if (decision && tracked) decision = can_train(log, inputs, outputs, want);
-    if (decision && tracked && !scalars.empty())
+    if (decision && tracked && !(scalars.empty() && numbers.empty()))
       decision = Decision::forbid("its results take part in autograd, and a number changes");
-    if (decision && want == Want::fastest && !tracked) decision = graph_is_faster(log, log_);
+    if (decision && want == Want::fastest && !tracked && !log_.has_backward())
+      decision = graph_is_faster(log, log_);
     if (decision) {
       CompileOptions wanted = options;
       wanted.engine = want == Want::interpreted ? Engine::interpreted
@@ -114,9 +118,27 @@ GraphProgram::GraphProgram(const OpLog& log, std::span<const LogValue> inputs,
       refusal_ = decision.reason();
     }
   }
+  for (size_t i = 0; graph_ && i < interface.outputs.size(); ++i)
+    if (interface.outputs[i] >= 0 && log.values()[interface.outputs[i]].requires_grad &&
+        log_.has_grads() && log.values()[interface.outputs[i]].kind == LoggedTensor::Kind::result)
+      consumed_.push_back(i);
   if (graph_ || training_) return;  // the recorder has counted it
   count(Counter::graphs);
   count(Counter::ops_fallback, static_cast<int64_t>(log_.ops()));
+}
+
+// A graph with a backward pass in it knows nothing of autograd. What it returns must not be
+// something that a further pass could start from.
+Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> outputs) const {
+  for (LogValue output : outputs) {
+    if (output < 0 || log.values()[output].kind == LoggedTensor::Kind::input) continue;
+    const LoggedTensor& value = log.values()[output];
+    if (log.is_input_memory(value.memory))
+      return Decision::forbid("an output of a step shows an input's memory");
+    if (value.requires_grad && !log.is_consumed(output))
+      return Decision::forbid("an output requires a gradient that the step does not compute");
+  }
+  return Decision::allow();
 }
 
 Decision GraphProgram::can_record(const OpLog& log, std::span<const LogValue> inputs,
@@ -151,6 +173,17 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
                           const CompileOptions& options) {
   std::vector<at::Tensor> examples;
   for (LogValue input : inputs) examples.push_back(log.tensor(input));
+  if (log_.has_grads()) {
+    std::vector<at::Tensor> scalars;
+    for (ScalarId scalar : log_.scalars()) scalars.push_back(example_of(log, scalar));
+    try {
+      graph_ = RecordedGraph(std::make_shared<const RecordedGraph::Impl>(
+          record_step(log_, examples, scalars), options));
+    } catch (const std::exception& error) {
+      refusal_ = error.what();
+    }
+    return;
+  }
   for (ScalarId scalar : log_.scalars()) examples.push_back(example_of(log, scalar));
   const auto replay = [&](const std::vector<at::Tensor>& twins) {
     const auto scalars = twins.begin() + std::ssize(inputs);
@@ -178,29 +211,35 @@ void GraphProgram::train(const OpLog& log, std::span<const LogValue> inputs,
   }
 }
 
+std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
+    std::vector<at::Tensor> inputs, std::span<const c10::Scalar> scalars) const {
+  // A dual number of forward-mode autograd has the type of a plain tensor.
+  for (const at::Tensor& input : inputs)
+    if (input._fw_grad(0).defined()) return std::nullopt;
+  GeneratorStates states(log_.generators());
+  try {
+    for (size_t i : log_.cleared_first()) inputs[i].mutable_grad().reset();
+    for (const c10::Scalar& scalar : scalars) inputs.push_back(c10::scalar_to_tensor(scalar));
+    auto outputs = graph_->impl().run_typed(inputs);
+    if (outputs)
+      for (size_t i : consumed_) mark_consumed((*outputs)[i]);
+    return outputs;
+  } catch (const KernelFailed&) {
+    states.restore();  // the ops themselves say what is wrong
+    return std::nullopt;
+  } catch (...) {
+    states.restore();
+    throw;
+  }
+}
+
 std::vector<at::Tensor> GraphProgram::run(std::vector<at::Tensor> inputs,
                                           std::span<const c10::Scalar> scalars) const {
   if (training_) {
     if (auto outputs = training_->run(inputs)) return std::move(*outputs);
   }
-  if (!graph_) return log_.run(std::move(inputs), scalars);
-  // A dual number of forward-mode autograd has the type of a plain tensor.
-  const bool dual = std::any_of(inputs.begin(), inputs.end(), [](const at::Tensor& input) {
-    return input._fw_grad(0).defined();
-  });
-  if (!dual) {
-    GeneratorStates states(log_.generators());
-    try {
-      for (const c10::Scalar& scalar : scalars) inputs.push_back(c10::scalar_to_tensor(scalar));
-      if (auto outputs = graph_->impl().run_typed(inputs)) return std::move(*outputs);
-      inputs.resize(inputs.size() - scalars.size());
-    } catch (const KernelFailed&) {
-      states.restore();  // the ops themselves say what is wrong
-      inputs.resize(inputs.size() - scalars.size());
-    } catch (...) {
-      states.restore();
-      throw;
-    }
+  if (graph_) {
+    if (auto outputs = run_graph(inputs, scalars)) return std::move(*outputs);
   }
   return log_.run(std::move(inputs), scalars);
 }

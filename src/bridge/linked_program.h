@@ -21,6 +21,13 @@ class KernelFailed : public Error {
   using Error::Error;
 };
 
+// Something that the program was compiled for does not hold: a branch on the contents of a tensor,
+// a number that Python could not compute. Nothing that the caller can see has been changed.
+class Mispredicted : public Error {
+ public:
+  using Error::Error;
+};
+
 // One step, prepared: what does not change from run to run is converted once.
 struct LinkedStep {
   enum class Kind : uint8_t {

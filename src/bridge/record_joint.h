@@ -18,4 +18,8 @@ namespace smelt {
 Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& inputs,
                       const std::vector<at::Tensor>& gradients, const std::vector<bool>& used);
 
+// A log that runs its own backward passes and sets gradients, as it is.
+Recorded record_step(const LogProgram& program, const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>& scalars);
+
 }  // namespace smelt

@@ -130,6 +130,11 @@ bool is_inspection(PyObject* function) {
   return name.starts_with("is") || name == "_has_code_flag";
 }
 
+// torch.optim asks another compiler to break its graph; to anybody else that is an empty function.
+bool is_graph_break(PyObject* function) {
+  return is_function_of(function, "torch._dynamo.decorators", "graph_break");
+}
+
 // copy.copy, which does what the object's class says; deepcopy() knows objects by their addresses.
 bool is_shallow_copy(PyObject* function) {
   return module_of(function) == "copy" &&
@@ -168,6 +173,7 @@ Result call_python(Trace& trace, Value function, std::span<const Value> argument
   }
   if (is_signature(function.object)) return call_signature(trace, function, arguments, keywords);
   if (Result result; call_autograd(trace, function, arguments, keywords, &result)) return result;
+  if (Result result; call_profiler(trace, function, arguments, keywords, &result)) return result;
   if (!trace.active()) return {call_plainly(function.object, arguments, keywords), 0};
   if (!is_followed(function.object))
     return call_unfollowed(trace, why_left_alone(function.object), function, arguments, keywords);
@@ -453,10 +459,16 @@ Result call_compiled(Trace& trace, Value callee, PyObject* function, PyObject* b
 
 }  // namespace
 
+bool is_function_of(PyObject* function, std::string_view module, std::string_view name) {
+  const PyObject* code = PyFunction_GET_CODE(function);
+  return module_of(function) == module &&
+         text_of(reinterpret_cast<const PyCodeObject*>(code)->co_qualname) == name;
+}
+
 bool is_followed(PyObject* function) {
   return !is_disabled(function) && behind_wrapper(function) == nullptr &&
          (!is_left_alone(module_of(function)) || is_signature_field(function) ||
-          is_inspection(function) || is_shallow_copy(function));
+          is_inspection(function) || is_shallow_copy(function) || is_graph_break(function));
 }
 
 PyObject* call_plainly(PyObject* callee, std::span<const Value> arguments, PyObject* keywords) {

@@ -5,7 +5,6 @@
 #include <unordered_set>
 
 #include "capture/bytecode/object.h"
-#include "capture/bytecode/trace.h"
 
 namespace smelt::bytecode {
 namespace {

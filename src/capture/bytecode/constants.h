@@ -1,9 +1,17 @@
-// Kinds of constants; is_atom, is_fixed and is_constant are in trace.h.
+// Kinds of constants.
 #pragma once
 
 #include <Python.h>
 
 namespace smelt::bytecode {
+
+// int, float, complex, str, bytes, bool, None, Ellipsis, NotImplemented: immutable, known by value.
+// Exact types only.
+bool is_atom(PyObject* object);
+// Types, functions, builtins, modules, code, dtypes, enum members...: known by identity.
+bool is_fixed(PyObject* object);
+// An atom, a fixed object, or an exact tuple, frozenset or slice of such.
+bool is_constant(PyObject* object);
 
 // None, a bool, Ellipsis, NotImplemented.
 bool is_singleton(PyObject* object);

@@ -77,6 +77,7 @@ class Path {
       case NodeKind::scalar: return scalar(node);
       case NodeKind::tensor: return "<tensor " + std::to_string(node.index) + ">";
       case NodeKind::result: return "<result " + std::to_string(node.index) + ">";
+      case NodeKind::number: return "<number " + std::to_string(node.index) + ">";
     }
     return "?";
   }

@@ -68,11 +68,7 @@ void use_key(Trace& trace, Value key) {
 Result get_dict_item(Trace& trace, Value dict, Value key) {
   use_key(trace, key);
   trace.guard_type(dict);
-  PyObject* found;
-  {
-    const Transparent transparent(&trace, true);
-    found = PyDict_GetItemWithError(dict.object, key.object);
-  }
+  PyObject* found = look_up(trace, dict.object, key.object);
   if (found != nullptr) return {Py_NewRef(found), trace.read_dict(dict, key.object, found)};
   if (PyErr_Occurred()) return {};
   trace.read_absent(dict, key.object);
@@ -178,7 +174,8 @@ bool prepare_store(Trace& trace, Value container, Value key, Value item, bool* o
   } else {
     use_key(trace, key);
   }
-  if (item.object == nullptr && PyDict_Check(object) && PyDict_Contains(object, key.object) != 1) {
+  if (item.object == nullptr && PyDict_Check(object) &&
+      look_up(trace, object, key.object) == nullptr) {
     PyErr_Clear();
     trace.read_absent(container, key.object);
     return true;
@@ -228,7 +225,25 @@ int contains_by_elements(Trace& trace, Value container, Value item, PyTypeObject
   return found;
 }
 
+// A tensor's hash is its address, as long as its class has no other: to follow torch.Tensor.__hash__
+// for each of a thousand parameters would come to the same.
+bool hash_is_address(Trace& trace, PyObject* key) {
+  if (!is_tensor(key)) return false;
+  PyTypeObject* type = Py_TYPE(key);
+  PyObject* method = python_method(key, names().hash);
+  if (method == nullptr || !is_function_of(method, "torch._tensor", "Tensor.__hash__"))
+    return false;
+  trace.read_type(type, names().hash, method);
+  return true;
+}
+
 }  // namespace
+
+PyObject* look_up(Trace& trace, PyObject* dict, PyObject* key) {
+  const Transparent transparent(&trace, true);
+  if (!hash_is_address(trace, key)) return PyDict_GetItemWithError(dict, key);
+  return _PyDict_GetItem_KnownHash(dict, key, reinterpret_cast<Py_hash_t>(key));
+}
 
 Result storage_contains(Trace& trace, PyTypeObject* owner, Value container, Value item) {
   container = trace.value(container.object, container.ref);
@@ -330,12 +345,10 @@ Result contains(Trace* trace, Value container, Value item, bool negate) {
     } else if (PyDict_Check(object) && Py_TYPE(object)->tp_as_sequence->sq_contains ==
                                            PyDict_Type.tp_as_sequence->sq_contains) {
       use_key(*trace, item);
-      {
-        const Transparent transparent(trace, true);
-        found = PySequence_Contains(object, item.object);
-      }
+      PyObject* present = look_up(*trace, object, item.object);
+      found = present != nullptr ? 1 : (PyErr_Occurred() ? -1 : 0);
       if (found == 1)
-        trace->read_dict(container, item.object, PyDict_GetItemWithError(object, item.object));
+        trace->read_dict(container, item.object, present);
       else if (found == 0)
         trace->read_absent(container, item.object);
     } else {

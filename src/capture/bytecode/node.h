@@ -43,6 +43,7 @@ enum class NodeKind : uint8_t {
   scalar,  // `op` on operands, all of them int, float, bool or str: evaluated with the guards
   tensor,  // value `index` of the tensor log
   result,  // of step `index`
+  number,  // number `index` that the tensor program reads from a tensor
 };
 
 enum class ScalarOp : uint8_t {
@@ -81,6 +82,7 @@ struct Node {
   Object object;       // what was there when traced
   int64_t length = 0;  // kGuardLength, kGuardPosition, as it was at the start
   bool truth = false;  // kGuardTruth
+  bool late = false;   // a number, or computed from one: known when the tensor program has run
   Object keys;         // kGuardKeys: a tuple; kGuardSet: a frozenset
   std::shared_ptr<const TensorGuard> tensor;
 };
@@ -165,10 +167,11 @@ struct TraceResult {
   std::vector<Step> steps;  // those that matter
   Exit exit;
   Ambient ambient;                         // at the start
+  bool unobserved = false;                 // it has left out what only a profiler would see
   std::unique_ptr<TensorProgram> program;  // nullptr: no tensor op
   std::vector<Ref> program_inputs;         // path nodes
   std::vector<Ref> program_scalars;        // path nodes and scalars: ints and floats
-  std::vector<Ref> program_outputs;        // nodes of kind tensor
+  std::vector<Ref> program_outputs;        // nodes of kind tensor, then late numbers
 };
 
 }  // namespace smelt::bytecode

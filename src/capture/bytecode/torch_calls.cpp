@@ -114,7 +114,9 @@ const Set kAmbientReaders{"is_grad_enabled",
                           "_get_max_operator_version",
                           "_dispatch_has_kernel",
                           "_saved_tensors_hooks_get_disabled_error_message",
-                          "_log_api_usage_once"};
+                          "_log_api_usage_once",
+                          "_accelerator_getAccelerator",
+                          "_group_tensors_by_device_and_dtype"};
 // Functions that set what the ambient guard reads: done again by each cached call, in order.
 const Set kAmbientWriters{
     "_set_grad_enabled",          "set_autocast_enabled",       "set_autocast_cpu_enabled",
@@ -236,6 +238,7 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
     }
   }
   PyObject* result;
+  const size_t position = trace.log().position();
   if (kind == Kind::op) {
     result = call_on_tensors(trace, arguments, [&](std::span<const Value> given) {
       return call_plainly(callee.object, given, keywords);
@@ -245,6 +248,9 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
     const Unfollowed unfollowed(&trace);
     result = call_plainly(callee.object, arguments, keywords);
   }
+  if (result != nullptr && is_atom(result))
+    if (const auto number = trace.log().take_number(position); number && trace.active())
+      return {result, trace.number(result, *number)};
   trace.check_log();
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
@@ -331,6 +337,15 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
     case Kind::writes: *result = call_switch(*trace, callee, arguments, keywords); return true;
   }
   return false;
+}
+
+Result read_number(Trace& trace, Value tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("item");
+  Method item;
+  if (!get_method(&trace, tensor, name, &item)) return {};
+  const Object callee = Object::steal(item.callee.object), self = Object::steal(item.self.object);
+  const Value argument{self.get(), item.self.ref};
+  return call(&trace, {callee.get(), item.callee.ref}, std::span(&argument, self ? 1 : 0), nullptr);
 }
 
 }  // namespace smelt::bytecode

@@ -165,6 +165,7 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   result.exit = std::move(exit);
   result.steps = std::move(steps_);
   result.ambient = ambient_;
+  result.unobserved = unobserved;
   result.code = code;
   for (Ref ref : slot_refs_) result.slots_set.push_back(ref != 0);
   for (const GuardEntry& entry : guards_) {
@@ -277,17 +278,30 @@ bool Trace::make_program(TraceResult& result, const Position& position, const Re
   }
   wanted.tuning += "module_state=" + module_state + ",";
   for (ScalarId scalar : log_->used_scalars()) {
-    result.nodes[scalar].guards |= kGuardType;
+    if (result.nodes[scalar].late) {
+      define_number(result.nodes, scalar, wanted, result.program_scalars);
+      continue;
+    }
+    if (std::ranges::find(wanted.scalars, scalar) != wanted.scalars.end()) continue;
     wanted.scalars.push_back(scalar);
     result.program_scalars.push_back(scalar);
   }
-  std::unordered_map<Ref, bool> seen;
+  std::unordered_set<Ref> seen;
+  std::vector<Ref> numbers;
   each_operand(result, [&](const Operand& operand) {
-    if (operand.ref == 0 || result.nodes[operand.ref].kind != NodeKind::tensor) return;
-    if (!seen.emplace(operand.ref, true).second) return;
-    wanted.outputs.push_back(result.nodes[operand.ref].index);
-    result.program_outputs.push_back(operand.ref);
+    if (operand.ref == 0 || !seen.insert(operand.ref).second) return;
+    const Node& node = result.nodes[operand.ref];
+    if (node.late) {
+      define_number(result.nodes, operand.ref, wanted, result.program_scalars);
+      wanted.wanted_numbers.push_back(operand.ref);
+      numbers.push_back(operand.ref);
+    } else if (node.kind == NodeKind::tensor) {
+      wanted.outputs.push_back(node.index);
+      result.program_outputs.push_back(operand.ref);
+    }
   });
+  result.program_outputs.insert(result.program_outputs.end(), numbers.begin(), numbers.end());
+  for (const Ref scalar : result.program_scalars) result.nodes[scalar].guards |= kGuardType;
   result.program = log_->finish(wanted);
   return result.program != nullptr;
 }

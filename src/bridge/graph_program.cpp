@@ -173,12 +173,14 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
                           const CompileOptions& options) {
   std::vector<at::Tensor> examples;
   for (LogValue input : inputs) examples.push_back(log.tensor(input));
+  CompileOptions wanted = options;
   if (log_.has_grads()) {
+    wanted.frozen.clear();  // an optimizer changes weights all the time
     std::vector<at::Tensor> scalars;
     for (ScalarId scalar : log_.scalars()) scalars.push_back(example_of(log, scalar));
     try {
       graph_ = RecordedGraph(std::make_shared<const RecordedGraph::Impl>(
-          record_step(log_, examples, scalars), options));
+          record_step(log_, examples, scalars), wanted));
     } catch (const std::exception& error) {
       refusal_ = error.what();
     }
@@ -190,7 +192,6 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
     return log_.replay({twins.begin(), scalars}, {scalars, twins.end()});
   };
   // Changes of an inference tensor are not counted, and could not be noticed.
-  CompileOptions wanted = options;
   for (size_t i = 0; i < wanted.frozen.size(); ++i)
     if (examples[i].is_inference()) wanted.frozen[i] = false;
   try {
@@ -203,7 +204,7 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
 void GraphProgram::train(const OpLog& log, std::span<const LogValue> inputs,
                          std::span<const LogValue> outputs, const CompileOptions& options) {
   CompileOptions wanted = options;
-  wanted.frozen.clear();  // an optimizer changes weights all the time
+  wanted.frozen.clear();
   try {
     training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, wanted);
   } catch (const std::exception& error) {

@@ -210,9 +210,11 @@ GraphProgram::Want wanted_program(const ProgramRequest& request) {
   throw Error("there is no back end named " + request.backend);
 }
 
-// Of "fusion=pointwise,max_fused_nodes=8,": checked in Python.
+// Of "fusion=pointwise,max_fused_nodes=8,": checked in Python. The trace adds which inputs are the
+// state of modules, "module_state=011,".
 smelt::CompileOptions compile_options(std::string_view tuning) {
   smelt::CompileOptions options;
+  bool freeze = false;
   while (!tuning.empty()) {
     const std::string_view item = tuning.substr(0, tuning.find(','));
     tuning.remove_prefix(item.size() + 1);
@@ -226,9 +228,14 @@ smelt::CompileOptions compile_options(std::string_view tuning) {
       options.schedule.max_fused_nodes = std::stoi(std::string(value));
     else if (name == "numerics")
       options.cpu.contract = value != "eager";
+    else if (name == "freeze")
+      freeze = value == "True";
+    else if (name == "module_state")
+      for (const char input : value) options.frozen.push_back(input == '1');
     else
       throw Error("there is no option named " + std::string(name));
   }
+  if (!freeze) options.frozen.clear();
   return options;
 }
 

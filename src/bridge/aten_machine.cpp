@@ -243,7 +243,8 @@ class AtenMachine final : public Machine {
   void store_results(const Step& plain, bool checked) {
     size_t next = 0;
     const auto store = [&](at::Tensor tensor) {
-      if ((checked || LinkedProgram::check_types) && tensor.defined())
+      if ((checked || LinkedProgram::check_types) && tensor.defined() &&
+          tensor.layout() == c10::kStrided)
         check_type(plain, next, tensor, checked);
       const Register reg = plain.results[next++];
       if (reg >= 0) registers_[reg] = std::move(tensor);

@@ -174,10 +174,12 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
                           const CompileOptions& options) {
   std::vector<at::Tensor> examples;
   for (LogValue input : inputs) examples.push_back(log.tensor(input));
+  CompileOptions wanted = options;
   if (log_.has_grads()) {
+    wanted.frozen.clear();  // an optimizer changes weights all the time
     try {
       graph_ = RecordedGraph(
-          std::make_shared<const RecordedGraph::Impl>(record_step(log_, examples), options));
+          std::make_shared<const RecordedGraph::Impl>(record_step(log_, examples), wanted));
     } catch (const std::exception& error) {
       refusal_ = error.what();
     }
@@ -189,8 +191,11 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
       numbers.push_back(Recorder::current()->add_number(example));
     return log_.replay(twins, numbers);
   };
+  // Changes of an inference tensor are not counted, and could not be noticed.
+  for (size_t i = 0; i < wanted.frozen.size(); ++i)
+    if (examples[i].is_inference()) wanted.frozen[i] = false;
   try {
-    graph_ = record_as(replay, examples, {}, options);
+    graph_ = record_as(replay, examples, {}, wanted);
     if (options.engine != Engine::native) return;
     if (const Decision decision = graph_is_faster(graph_->impl().program->program()); !decision) {
       graph_->impl().count_ops(-1);
@@ -205,8 +210,10 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
 
 void GraphProgram::train(const OpLog& log, std::span<const LogValue> inputs,
                          std::span<const LogValue> outputs, const CompileOptions& options) {
+  CompileOptions wanted = options;
+  wanted.frozen.clear();
   try {
-    training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, options);
+    training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, wanted);
   } catch (const std::exception& error) {
     refusal_ = error.what();
   }

@@ -56,9 +56,8 @@ std::vector<int> first_dims(const TensorType& type, std::vector<int> dims) {
   for (int d = 0; d < type.rank(); ++d)
     if (std::ranges::find(dims, d) == dims.end()) rows *= type.sizes[d].known();
   if (all == 0 || rows >= kFewRows || rows * all <= kManyElements) return {};
-  std::ranges::stable_sort(dims, [&](int a, int b) {
-    return type.strides[a].known() > type.strides[b].known();
-  });
+  std::ranges::stable_sort(
+      dims, [&](int a, int b) { return type.strides[a].known() > type.strides[b].known(); });
   while (!dims.empty() && rows < kEnoughRows) {
     rows *= type.sizes[dims.front()].known();
     dims.erase(dims.begin());

@@ -93,6 +93,9 @@ struct Program {
   std::vector<Register> outputs;  // -1: None
   SymbolTable symbols;
   std::vector<SymbolBinding> bindings;  // one per symbol
+  // What is computed once from inputs that stay as they are. Its inputs count this program's
+  // inputs; its outputs are this program's last inputs.
+  std::shared_ptr<const Program> preparation;
 
   // One line per input, constant and step, for people.
   std::string str() const;

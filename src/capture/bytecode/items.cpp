@@ -213,8 +213,9 @@ bool is_nan(PyObject* object) {
   return PyFloat_Check(object) && std::isnan(PyFloat_AS_DOUBLE(object));
 }
 
-// A number that may be another one in the next call is none of these: known by comparing it with each,
-// so that it may be any that is not. False: it is one of them, or they can't be told apart so.
+// A number that may be another one in the next call is none of these: known by comparing it with
+// each, so that it may be any that is not. False: it is one of them, or they can't be told apart
+// so.
 bool is_none_of(Trace& trace, Value number, std::span<const Value> elements) {
   if (!trace.is_runtime_scalar(number) || elements.size() > kFewElements) return false;
   for (const Value& element : elements) {
@@ -228,7 +229,8 @@ bool is_none_of(Trace& trace, Value number, std::span<const Value> elements) {
     }
     const Result differs = compare(&trace, Py_NE, number, element);
     const Object held = Object::steal(differs.object);
-    if (differs.object == nullptr || truth(&trace, {differs.object, differs.ref}) != 1) return false;
+    if (differs.object == nullptr || truth(&trace, {differs.object, differs.ref}) != 1)
+      return false;
   }
   return true;
 }

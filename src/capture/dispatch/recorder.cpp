@@ -26,6 +26,11 @@ uint64_t next_recording_id() {
   return counter.fetch_add(1, std::memory_order_relaxed);
 }
 
+// Functionalization hands what counts as a number on as it is.
+bool is_number_tensor(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->is_wrapped_number() && recording_inside(tensor);
+}
+
 }  // namespace
 
 Recorder::Recorder(RecorderOptions options)
@@ -73,13 +78,14 @@ void Recorder::try_eagerly(const Call& call) {
 }
 
 ValueId Recorder::value_of(const at::Tensor& tensor) const {
-  RecordingTensor* recording = as_recording(tensor);
+  RecordingTensor* recording =
+      is_number_tensor(tensor) ? recording_inside(tensor) : as_recording(tensor);
   SMELT_CHECK(recording && recording->recording() == id_, "a tensor of another recording");
   return recording->value();
 }
 
 ValueId Recorder::current_value(const at::Tensor& tensor) const {
-  if (as_recording(tensor)) return value_of(tensor);
+  if (as_recording(tensor) || is_number_tensor(tensor)) return value_of(tensor);
   at::functionalization::impl::sync(tensor);
   return value_of(at::functionalization::impl::from_functional_tensor(tensor));
 }
@@ -158,7 +164,8 @@ Call Recorder::make_call(const OpInfo& op, const std::vector<c10::IValue>& stack
   };
   const ArgWriter writer{.tensor =
                              [&](const at::Tensor& tensor) {
-                               if (as_recording(tensor)) return local(value_of(tensor));
+                               if (as_recording(tensor) || is_number_tensor(tensor))
+                                 return local(value_of(tensor));
                                if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
                                  return to_arg(c10::IValue(number_in(tensor)),
                                                c10::NumberType::get(), {});

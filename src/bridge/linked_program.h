@@ -81,11 +81,11 @@ struct LinkedStep {
     bool known = true;
   };
   std::vector<Dense> made;
-  int64_t offset = 0;  // of a view: from the first element of what it shows
+  int64_t offset = 0;             // of a view: from the first element of what it shows
   std::vector<Operand> operands;  // of the steps on numbers
   NumberOp number_op = NumberOp::add;
-  bool truth = false;             // that is expected
-  DType fitting = DType::f64;     // what a number has to fit
+  bool truth = false;          // that is expected
+  DType fitting = DType::f64;  // what a number has to fit
 };
 
 class LinkedProgram {

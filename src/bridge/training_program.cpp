@@ -85,8 +85,8 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
   Recorded recorded = record_joint(log_, examples, log_.scalar_examples(), gradient_examples(),
                                    std::vector<bool>(tracked_.size(), true));
   const size_t arguments = examples.size() + log_.scalars().size();
-  SplitGraphs split = split_joint(recorded.graph, static_cast<int32_t>(arguments),
-                                  static_cast<int32_t>(outputs_));
+  SplitGraphs split =
+      split_joint(recorded.graph, static_cast<int32_t>(arguments), static_cast<int32_t>(outputs_));
   if (!split.possible) throw Error(split.possible.reason());
   saved_ = split.saved;
   for (const SavedValue& saved : saved_) {
@@ -170,8 +170,7 @@ TrainingProgram::Backward TrainingProgram::compile_backward(SplitGraphs split,
 // with fewer gradients the backward reads less of it.
 TrainingProgram::Backward TrainingProgram::record_backward(
     const std::vector<bool>& used, const std::vector<at::Tensor>& inputs) const {
-  Recorded recorded =
-      record_joint(log_, inputs, log_.scalar_examples(), gradient_examples(), used);
+  Recorded recorded = record_joint(log_, inputs, log_.scalar_examples(), gradient_examples(), used);
   SplitGraphs split =
       split_joint(recorded.graph, static_cast<int32_t>(inputs.size() + log_.scalars().size()),
                   static_cast<int32_t>(outputs_));

@@ -84,8 +84,8 @@ std::optional<Number> literal(const Arg& arg) {
 }
 
 std::optional<DType> result_of(NumberOp op, const Operand& a, const Operand& b) {
-  const DType whole = is_whole(a.dtype) && (is_unary(op) || is_whole(b.dtype)) ? DType::i64
-                                                                               : DType::f64;
+  const DType whole =
+      is_whole(a.dtype) && (is_unary(op) || is_whole(b.dtype)) ? DType::i64 : DType::f64;
   switch (op) {
     case NumberOp::eq:
     case NumberOp::ne:

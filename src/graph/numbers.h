@@ -1,8 +1,8 @@
 // Numbers that are known only when a graph runs. A value whose type has the flag `wrapped_number`
-// stands for a Python number: a 0-dim CPU value of f64, i64 or b8. A reference to it may stand where
-// an op takes a Scalar, or an element of a list of them, and where it takes a tensor; there it
-// counts for the type of the result as a number does. It never stands where an op takes an int or
-// a float: those are part of the program.
+// stands for a Python number: a 0-dim CPU value of f64, i64 or b8. A reference to it may stand
+// where an op takes a Scalar, or an element of a list of them, and where it takes a tensor; there
+// it counts for the type of the result as a number does. It never stands where an op takes an int
+// or a float: those are part of the program.
 //
 // Four ops of smelt's own are about such values. A run whose numbers are not what the graph was
 // written down for fails before it has changed anything of the caller's.

@@ -55,8 +55,7 @@ Expr elu_gradient(Expr grad, Expr x, bool is_result, Number alpha, Number scale,
                   Number input_scale) {
   const Number negative = alpha * scale;
   const Expr scaled = grad * input_scale;
-  const Expr below =
-      is_result ? scaled * (x + negative) : scaled * negative * exp(x * input_scale);
+  const Expr below = is_result ? scaled * (x + negative) : scaled * negative * exp(x * input_scale);
   return select(x > 0.0, grad * scale, below);
 }
 

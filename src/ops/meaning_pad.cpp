@@ -32,8 +32,7 @@ Decision allows_constant_pad(const NodeReader& q) {
   if (!all_certainly_positive(q.type(0).sizes)) return Decision::forbid("a pad around nothing");
   const bool fraction =
       is_unknown_number(q, 2) ? is_floating(q.type(2).dtype) : q.arg(2).is<double>();
-  if (fraction && !is_floating(q.result().dtype))
-    return Decision::forbid("a fraction of integers");
+  if (fraction && !is_floating(q.result().dtype)) return Decision::forbid("a fraction of integers");
   return Decision::allow();
 }
 

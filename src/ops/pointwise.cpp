@@ -21,10 +21,10 @@ namespace {
 Decision check_alpha(const ShapeQuery& q, size_t alpha) {
   const DType number = q.tensor(alpha).dtype;
   const DType dtype = q.results[0]->dtype;
-  const bool fits = number == DType::b8    ? dtype == DType::b8
-                    : is_complex(number)   ? is_complex(dtype)
-                    : is_floating(number)  ? category_of(dtype) >= Category::floating
-                                           : true;
+  const bool fits = number == DType::b8   ? dtype == DType::b8
+                    : is_complex(number)  ? is_complex(dtype)
+                    : is_floating(number) ? category_of(dtype) >= Category::floating
+                                          : true;
   if (!fits) return Decision::forbid("alpha is not of the result's category");
   return Decision::allow();
 }

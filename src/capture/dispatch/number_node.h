@@ -1,7 +1,7 @@
-// A number of a recording inside torch: an at::Scalar over a node that knows the value of the graph.
-// Ops take it wherever they take a number. Arithmetic on it is written down; a comparison whose
-// answer torch asks for (a derivative that tests alpha == 1) holds for the answer at hand, and the
-// graph expects it in each run. Whoever asks for the number itself gives up the recording.
+// A number of a recording inside torch: an at::Scalar over a node that knows the value of the
+// graph. Ops take it wherever they take a number. Arithmetic on it is written down; a comparison
+// whose answer torch asks for (a derivative that tests alpha == 1) holds for the answer at hand,
+// and the graph expects it in each run. Whoever asks for the number itself gives up the recording.
 #pragma once
 
 #include <ATen/core/ivalue.h>

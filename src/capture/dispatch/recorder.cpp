@@ -162,25 +162,23 @@ Call Recorder::make_call(const OpInfo& op, const std::vector<c10::IValue>& stack
       call.numbers.emplace(static_cast<int32_t>(values.size() - 1), example_of(value));
     return Arg(Ref{static_cast<int32_t>(values.size() - 1)});
   };
-  const ArgWriter writer{.tensor =
-                             [&](const at::Tensor& tensor) {
-                               if (as_recording(tensor) || is_number_tensor(tensor))
-                                 return local(value_of(tensor));
-                               if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
-                                 return to_arg(c10::IValue(number_in(tensor)),
-                                               c10::NumberType::get(), {});
-                               return local(add_constant(tensor));
-                             },
-                         .number =
-                             [&](const RecordedNumber& number) { return local(value_of(number)); },
-                         .opaque =
-                             [&](const c10::IValue& value) {
-                               if (!value.isGenerator())
-                                 refuse(op.name.str() + " has an argument of type " +
-                                        value.tagKind() + ", which a recording can't hold");
-                               opaque_.push_back(value);
-                               return Arg(Opaque{static_cast<int32_t>(opaque_.size() - 1)});
-                             }};
+  const ArgWriter writer{
+      .tensor =
+          [&](const at::Tensor& tensor) {
+            if (as_recording(tensor) || is_number_tensor(tensor)) return local(value_of(tensor));
+            if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
+              return to_arg(c10::IValue(number_in(tensor)), c10::NumberType::get(), {});
+            return local(add_constant(tensor));
+          },
+      .number = [&](const RecordedNumber& number) { return local(value_of(number)); },
+      .opaque =
+          [&](const c10::IValue& value) {
+            if (!value.isGenerator())
+              refuse(op.name.str() + " has an argument of type " + value.tagKind() +
+                     ", which a recording can't hold");
+            opaque_.push_back(value);
+            return Arg(Opaque{static_cast<int32_t>(opaque_.size() - 1)});
+          }};
   const size_t first = stack.size() - op.arg_types.size();
   for (size_t i = 0; i < op.arg_types.size(); ++i)
     call.args.push_back(to_arg(stack[first + i], op.arg_types[i], writer));

@@ -85,16 +85,16 @@ at::Scalar example_number(const Call& call, Ref ref) {
 }
 
 Stack make_stack(const Call& call, StandIn how, std::span<const int64_t> symbols) {
-  const ArgReader reader{
-      .tensor =
-          [&](Ref ref) {
-            const TensorType& type = call.types[ref.id];
-            return type.wrapped_number ? number_as_tensor(example_number(call, ref))
-                                       : make_stand_in(type, how, symbols);
-          },
-      .number = [&](Ref ref) { return example_number(call, ref); },
-      .opaque = [&](Opaque opaque) { return call.opaque[opaque.index]; },
-      .size = [&](const Size& size) { return size.evaluate(symbols); }};
+  const ArgReader reader{.tensor =
+                             [&](Ref ref) {
+                               const TensorType& type = call.types[ref.id];
+                               return type.wrapped_number
+                                          ? number_as_tensor(example_number(call, ref))
+                                          : make_stand_in(type, how, symbols);
+                             },
+                         .number = [&](Ref ref) { return example_number(call, ref); },
+                         .opaque = [&](Opaque opaque) { return call.opaque[opaque.index]; },
+                         .size = [&](const Size& size) { return size.evaluate(symbols); }};
   Stack stack;
   stack.reserve(call.args.size());
   for (size_t i = 0; i < call.args.size(); ++i) {

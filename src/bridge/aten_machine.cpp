@@ -139,31 +139,50 @@ class AtenMachine final : public Machine {
                                                            shown.storage_offset() + step.offset);
   }
 
+  const at::Tensor& make_result(const LinkedStep& step, const Step& plain, size_t i) {
+    at::Tensor& result = registers_[plain.results[i]];
+    const Register into = plain.into[i], reuse = plain.reuse[i];
+    if (into >= 0)
+      result = registers_[into];
+    else if (reuse >= 0 && is_ours(registers_[reuse]))
+      result = in_memory_of(registers_[reuse], step.made[i]);  // it is released after this step
+    else
+      result = allocate(step.made[i], plain.types[i]);
+    return result;
+  }
+
   void run_kernel(const LinkedStep& step, size_t index) {
     const Step& plain = linked_.program().steps[index];
     const KernelCode& kernel = linked_.program().kernels[plain.kernel];
-    pointers_.assign(kernel.buffers.size(), nullptr);
+    const size_t first = pointers_.size();
+    pointers_.resize(first + kernel.buffers.size(), nullptr);
+    // Results first: one in the memory of an input may move that (copies on write).
     size_t read = 0, made = 0;
-    for (size_t i = 0; i < kernel.buffers.size(); ++i) {
-      switch (kernel.buffers[i]) {
-        case KernelCode::Buffer::input:
-          pointers_[i] = const_cast<void*>(registers_[step.targets[read++]].const_data_ptr());
-          break;
-        case KernelCode::Buffer::output: {
-          at::Tensor& result = registers_[plain.results[made]];
-          at::Tensor* old = plain.reuse[made] < 0 ? nullptr : &registers_[plain.reuse[made]];
-          if (old && is_ours(*old))
-            result = in_memory_of(*old, step.made[made]);  // it is released after this step
-          else
-            result = allocate(step.made[made], plain.types[made]);
-          pointers_[i] = result.mutable_data_ptr();
-          ++made;
-          break;
-        }
-        case KernelCode::Buffer::scratch: break;
+    for (size_t i = 0; i < kernel.buffers.size(); ++i)
+      if (kernel.buffers[i] == KernelCode::Buffer::output)
+        pointers_[first + i] = make_result(step, plain, made++).mutable_data_ptr();
+    for (size_t i = 0; i < kernel.buffers.size(); ++i)
+      if (kernel.buffers[i] == KernelCode::Buffer::input)
+        pointers_[first + i] = const_cast<void*>(registers_[step.targets[read++]].const_data_ptr());
+    waiting_.push_back({.kernel = &kernel});
+    if (!plain.with_next) run_waiting(plain);
+  }
+
+  void run_waiting(const Step& plain) {
+    bool good = true;
+    if (waiting_.size() == 1) {
+      good = launch(*waiting_[0].kernel, pointers_, symbols_);
+    } else {
+      size_t first = 0;
+      for (Launch& launch : waiting_) {
+        launch.buffers = pointers_.data() + first;
+        first += launch.kernel->buffers.size();
       }
+      good = launch_all(waiting_, symbols_);
     }
-    if (!launch(kernel, pointers_, symbols_))
+    waiting_.clear();
+    pointers_.clear();
+    if (!good)
       throw KernelFailed("an index is out of range, or an integer is divided by zero, in " +
                          plain.op);
   }
@@ -224,7 +243,8 @@ class AtenMachine final : public Machine {
   void store_results(const Step& plain, bool checked) {
     size_t next = 0;
     const auto store = [&](at::Tensor tensor) {
-      if ((checked || LinkedProgram::check_types) && tensor.defined())
+      if ((checked || LinkedProgram::check_types) && tensor.defined() &&
+          tensor.layout() == c10::kStrided)
         check_type(plain, next, tensor, checked);
       const Register reg = plain.results[next++];
       if (reg >= 0) registers_[reg] = std::move(tensor);
@@ -266,7 +286,10 @@ class AtenMachine final : public Machine {
     const auto target = [&](size_t i) -> at::Tensor& { return registers_[step.targets[i]]; };
     switch (step.kind) {
       case LinkedStep::Kind::write:
-        target(0).copy_(target(1));
+        if (target(0).is_same(target(1)))  // a kernel has stored it there
+          target(0).unsafeGetTensorImpl()->bump_version();
+        else
+          target(0).copy_(target(1));
         if (plain.results[0] >= 0) registers_[plain.results[0]] = target(0);
         break;
       case LinkedStep::Kind::set_grad: target(0).mutable_grad() = target(1); break;
@@ -298,7 +321,8 @@ class AtenMachine final : public Machine {
   const std::vector<int64_t> symbols_;
   std::vector<at::Tensor> registers_;
   Stack stack_;
-  std::vector<void*> pointers_;
+  std::vector<void*> pointers_;  // of the kernels that wait, one behind the other
+  std::vector<Launch> waiting_;  // for the last kernel of their batch
   const c10::impl::LocalDispatchKeySet outside_ = c10::impl::tls_local_dispatch_key_set();
 };
 
@@ -313,6 +337,9 @@ std::vector<at::Tensor> LinkedProgram::run(std::vector<at::Tensor> inputs,
   }
   for (const ProgramConstant& constant : program_.constants)
     machine[constant.reg] = *static_cast<const at::Tensor*>(constant.data.get());
+  // Eager refuses to change a tensor of inference mode outside of it; kernels would not notice.
+  for (const Register reg : in_place_)
+    if (machine[reg].is_inference()) machine[reg].unsafeGetTensorImpl()->bump_version();
   {
     // Gradients and casts were written down as ops; nothing may add its own.
     c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView |

@@ -23,9 +23,8 @@ class KernelFailed : public Error {
   using Error::Error;
 };
 
-// The numbers of this run are not what the program was made for: an expectation does not hold, or
-// Python could not compute one of them. Nothing of the caller's was changed, random generators
-// aside.
+// Something that the program was compiled for does not hold: a branch on the contents of a tensor,
+// a number that Python could not compute. Nothing that the caller can see has been changed.
 class Mispredicted : public Error {
  public:
   using Error::Error;
@@ -93,6 +92,7 @@ class LinkedProgram {
   LinkedProgram(Program program, std::vector<c10::IValue> opaque);
 
   const Program& program() const { return program_; }
+  const std::vector<c10::IValue>& opaque() const { return opaque_; }
   // The inputs in the program's order, already checked; symbol values as bound. Thread-safe.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols) const;
 
@@ -105,6 +105,7 @@ class LinkedProgram {
   Program program_;
   std::vector<c10::IValue> opaque_;
   std::vector<LinkedStep> steps_;
+  std::vector<Register> in_place_;  // of inputs that kernels store results into
 };
 
 }  // namespace smelt

@@ -88,4 +88,23 @@ Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& 
   return recorded;
 }
 
+Recorded record_step(const LogProgram& program, const std::vector<at::Tensor>& inputs) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<at::Tensor> leaves;
+  for (const at::Tensor& input : inputs) leaves.push_back(leaf_of(input));
+  RecorderOptions options;
+  options.grads_are_known = true;
+  const auto recorder = std::make_shared<Recorder>(std::move(options));
+  const Unwatched unwatched;
+  const RecordingScope scope(recorder);
+  std::vector<at::Tensor> twins;
+  for (const at::Tensor& leaf : leaves) twins.push_back(recorder->add_argument(leaf));
+  std::vector<c10::Scalar> numbers;
+  for (const c10::Scalar& example : program.scalar_examples())
+    numbers.push_back(recorder->add_number(example));
+  Recorded recorded = recorder->finish(program.replay(std::move(twins), numbers));
+  count(Counter::record_ns, (std::chrono::steady_clock::now() - start).count());
+  return recorded;
+}
+
 }  // namespace smelt

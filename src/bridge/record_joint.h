@@ -21,4 +21,7 @@ Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& 
                       std::span<const c10::Scalar> numbers,
                       const std::vector<at::Tensor>& gradients, const std::vector<bool>& used);
 
+// A log that runs its own backward passes and sets gradients, as it is.
+Recorded record_step(const LogProgram& program, const std::vector<at::Tensor>& inputs);
+
 }  // namespace smelt

@@ -35,7 +35,8 @@ std::vector<Meaning> collect() {
                       class_loss_decompositions,
                       foreach_decompositions,
                       split_decompositions,
-                      optimizer_decompositions}) {
+                      optimizer_decompositions,
+                      product_decompositions}) {
     const std::span<const Meaning> part = family();
     meanings.insert(meanings.end(), part.begin(), part.end());
   }

@@ -192,6 +192,15 @@ c10::IValue list_to_ivalue(const ArgList& list, const c10::TypePtr& element,
       return out;
     }
     case TypeKind::OptionalType: {
+      if (strip_optional(element)->kind() == TypeKind::NumberType) {
+        c10::List<std::optional<at::Scalar>> out;
+        for (const Arg& arg : list) {
+          const c10::IValue number = to_ivalue(arg, element, reader);
+          out.push_back(number.isNone() ? std::nullopt
+                                        : std::optional<at::Scalar>(number.toScalar()));
+        }
+        return out;
+      }
       c10::List<std::optional<at::Tensor>> out;
       for (const Arg& arg : list)
         out.push_back(arg.is_none() ? std::nullopt

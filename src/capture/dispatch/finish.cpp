@@ -242,6 +242,7 @@ class Finisher {
   // zero_grad() did, so that its memory is free. Where there was none, the function may have added
   // to it: the graph holds for none only.
   void emit_prologue(const std::vector<bool>& used) {
+    if (recorder_.options_.grads_are_known) return;
     std::vector<Node> prologue, cleared;
     for (const Grad& grad : grads_) {
       const at::Tensor& before = recorder_.inputs_[grad.input].twin_grad;

@@ -50,6 +50,8 @@ struct RecorderOptions {
   std::function<std::optional<at::Scalar>(const at::Tensor& tensor)> number;
   // Generators that existed before the region, so that drawing from them goes on from call to call.
   std::vector<at::Generator> generators;
+  // Whoever runs the graph has seen to it that gradients are there, or not, as in the recording.
+  bool grads_are_known = false;
   // Tests: throw at that op.
   int64_t fail_at = -1;
 };

@@ -54,7 +54,7 @@ ParallelRegion parallel_region() {
 template <class Body>
 void walk_on_threads(int64_t parts, const Body& body) {
   char* const first = reinterpret_cast<char*>(uintptr_t{1} << 20);
-  const at::Tensor numbers = at::from_blob(first, {parts}, c10::kByte);
+  at::Tensor numbers = at::from_blob(first, {parts}, c10::kByte);
   at::TensorIterator iterator = at::TensorIterator::nullary_op(numbers);
   iterator.for_each(
       [&](char** data, const int64_t*, int64_t count, int64_t) {
@@ -78,7 +78,7 @@ void on_threads(int64_t parts, const Body& body) {
     auto& work = *static_cast<Work*>(data);
     for (int64_t part = work.next++; part < work.parts; part = work.next++) work.body(part);
   };
-  region(run, &work, static_cast<unsigned>(parts), 0);
+  region(run, &work, static_cast<unsigned>(std::min<int64_t>(parts, at::get_num_threads())), 0);
 }
 
 // The units of a kernel, shared by threads where that is worth it.
@@ -165,6 +165,10 @@ bool launch_all(std::span<const Launch> launches, std::span<const int64_t> symbo
   int64_t total = 0;
   bool interpreted = false;
   for (const Launch& one : launches) {
+    if (one.kernel->finish) {  // has a second part, which waits for all of the first
+      if (!launch(*one.kernel, {one.buffers, one.kernel->buffers.size()}, symbols)) return false;
+      continue;
+    }
     works.push_back(work_of(one, symbols, total));
     total = works.back().end();
     interpreted |= static_cast<bool>(one.kernel->interpret);
@@ -184,8 +188,12 @@ bool launch_all(std::span<const Launch> launches, std::span<const int64_t> symbo
     run(0, total);
     return good;
   }
-  on_threads(pieces, 1, [&](int64_t begin, int64_t end) {
-    run(total * begin / pieces, total * end / pieces);
+  on_threads(pieces, [&](int64_t piece) {
+    try {
+      run(total * piece / pieces, total * (piece + 1) / pieces);
+    } catch (const std::bad_alloc&) {  // it must not leave the thread: the ops are called instead
+      good.store(false, std::memory_order_relaxed);
+    }
   });
   return good;
 }

@@ -225,8 +225,8 @@ int contains_by_elements(Trace& trace, Value container, Value item, PyTypeObject
   return found;
 }
 
-// A tensor's hash is its address, as long as its class has no other: to follow torch.Tensor.__hash__
-// for each of a thousand parameters would come to the same.
+// A tensor's hash is its address, as long as its class has no other: to follow
+// torch.Tensor.__hash__ for each of a thousand parameters would come to the same.
 bool hash_is_address(Trace& trace, PyObject* key) {
   if (!is_tensor(key)) return false;
   PyTypeObject* type = Py_TYPE(key);

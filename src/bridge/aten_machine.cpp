@@ -10,11 +10,34 @@
 #include "bridge/launch.h"
 #include "bridge/linked_program.h"
 #include "capture/dispatch/convert.h"
+#include "capture/dispatch/number_node.h"
 #include "capture/dispatch/op_info.h"
+#include "capture/dispatch/stand_ins.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 
 using torch::jit::Stack;
+
+namespace {
+
+// The number behind a 0-dim tensor on the CPU.
+Number number_in(const at::Tensor& tensor) {
+  const void* data = tensor.const_data_ptr();
+  switch (tensor.scalar_type()) {
+    case c10::ScalarType::Double: return *static_cast<const double*>(data);
+    case c10::ScalarType::Long: return *static_cast<const int64_t*>(data);
+    default: return *static_cast<const bool*>(data);
+  }
+}
+
+// As a number, whatever the caller has made it of.
+at::Tensor as_number(at::Tensor tensor) {
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
+  return number_as_tensor(to_scalar(number_in(tensor)));
+}
+
+}  // namespace
 
 class AtenMachine final : public Machine {
  public:
@@ -30,6 +53,10 @@ class AtenMachine final : public Machine {
       case LinkedStep::Kind::kernel: run_kernel(step, index); break;
       case LinkedStep::Kind::view: make_view(step, index); break;
       case LinkedStep::Kind::mutator: mutate(step, index); break;
+      case LinkedStep::Kind::number: compute_number(step, index); break;
+      case LinkedStep::Kind::item: take_item(step, index); break;
+      case LinkedStep::Kind::expect:
+      case LinkedStep::Kind::fits: check_number(step); break;
       default: apply_effect(step, index);
     }
   }
@@ -41,7 +68,9 @@ class AtenMachine final : public Machine {
     stack_.assign(step.arguments.begin(), step.arguments.end());
     for (const LinkedStep::Slot& slot : step.slots) {
       c10::IValue& argument = stack_[slot.arg];
-      if (!slot.is_list)
+      if (slot.is_number)
+        argument = scalars(slot, argument);
+      else if (!slot.is_list)
         argument = registers_[slot.registers[0]];
       else if (slot.is_optional_list)
         argument = optional_list(slot.registers);
@@ -49,6 +78,14 @@ class AtenMachine final : public Machine {
         argument = list(slot.registers);
     }
     for (size_t i : step.symbolic) stack_[i] = evaluate(step, i);
+  }
+  c10::IValue scalars(const LinkedStep::Slot& slot, const c10::IValue& literals) const {
+    if (!slot.is_list) return to_scalar(number_in(registers_[slot.registers[0]]));
+    auto list = literals.toList().copy();  // the program keeps its own
+    for (size_t i = 0; i < slot.registers.size(); ++i)
+      if (const Register reg = slot.registers[i]; reg >= 0)
+        list.set(i, to_scalar(number_in(registers_[reg])));
+    return list;
   }
   c10::IValue list(const std::vector<Register>& registers) const {
     std::vector<at::Tensor> tensors;
@@ -67,6 +104,7 @@ class AtenMachine final : public Machine {
     const Step& plain = linked_.program().steps[&step - linked_.steps_.data()];
     const size_t skip = step.kind == LinkedStep::Kind::mutator ? 1 : 0;
     const ArgReader reader{.tensor = [](Ref) { return at::Tensor(); },
+                           .number = {},
                            .opaque = [&](Opaque index) { return linked_.opaque_[index.index]; },
                            .size = [&](const Size& size) { return size.evaluate(symbols_); }};
     return to_ivalue(plain.args[arg + skip], op_info(*step.op).arg_types[arg], reader);
@@ -164,6 +202,35 @@ class AtenMachine final : public Machine {
     store_results(plain, step.checked);
   }
 
+  Number operand(const LinkedStep::Operand& operand) const {
+    return operand.reg < 0 ? operand.literal : number_in(registers_[operand.reg]);
+  }
+
+  void compute_number(const LinkedStep& step, size_t index) {
+    const Number b = step.operands.size() > 1 ? operand(step.operands[1]) : Number(false);
+    const std::optional<Number> result = compute(step.number_op, operand(step.operands[0]), b);
+    if (!result) throw Mispredicted("Python can't compute a number of the program");
+    store_number(index, *result);
+  }
+
+  void take_item(const LinkedStep& step, size_t index) {
+    const at::Scalar item = registers_[step.operands[0].reg].item();
+    store_number(index, plain_number(item).value());
+  }
+
+  void store_number(size_t index, const Number& number) {
+    const Register reg = linked_.program().steps[index].results[0];
+    if (reg >= 0) registers_[reg] = number_as_tensor(to_scalar(number));
+  }
+
+  void check_number(const LinkedStep& step) const {
+    const Number number = operand(step.operands[0]);
+    const bool holds = step.kind == LinkedStep::Kind::fits
+                           ? numbers::fits(number, step.fitting)
+                           : std::get<bool>(*compute(NumberOp::truth, number)) == step.truth;
+    if (!holds) throw Mispredicted("a number is not what the program was made for");
+  }
+
   void mutate(const LinkedStep& step, size_t index) {
     fill_stack(step);
     std::vector<at::Tensor> changed;
@@ -176,7 +243,8 @@ class AtenMachine final : public Machine {
   void store_results(const Step& plain, bool checked) {
     size_t next = 0;
     const auto store = [&](at::Tensor tensor) {
-      if ((checked || LinkedProgram::check_types) && tensor.defined())
+      if ((checked || LinkedProgram::check_types) && tensor.defined() &&
+          tensor.layout() == c10::kStrided)
         check_type(plain, next, tensor, checked);
       const Register reg = plain.results[next++];
       if (reg >= 0) registers_[reg] = std::move(tensor);
@@ -261,8 +329,12 @@ class AtenMachine final : public Machine {
 std::vector<at::Tensor> LinkedProgram::run(std::vector<at::Tensor> inputs,
                                            std::vector<int64_t> symbols) const {
   AtenMachine machine(*this, std::move(symbols));
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (program_.inputs[i].reg >= 0) machine[program_.inputs[i].reg] = std::move(inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ProgramInput& input = program_.inputs[i];
+    if (input.reg < 0) continue;
+    const bool is_number = numbers::is_number(input.type);
+    machine[input.reg] = is_number ? as_number(std::move(inputs[i])) : std::move(inputs[i]);
+  }
   for (const ProgramConstant& constant : program_.constants)
     machine[constant.reg] = *static_cast<const at::Tensor*>(constant.data.get());
   // Eager refuses to change a tensor of inference mode outside of it; kernels would not notice.

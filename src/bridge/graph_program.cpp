@@ -1,7 +1,5 @@
 #include "bridge/graph_program.h"
 
-#include <ATen/ScalarOps.h>
-
 #include <ATen/SavedTensorHooks.h>
 
 #include <algorithm>
@@ -82,47 +80,6 @@ Decision graph_is_faster(const Program& program) {
   return Decision::allow();
 }
 
-// bool, integers, floating point, complex: a number of a higher one changes the type of a result.
-int category(c10::ScalarType type) {
-  if (c10::isComplexType(type)) return 3;
-  if (c10::isFloatingType(type)) return 2;
-  return type == c10::kBool ? 0 : 1;
-}
-
-// A graph gets run-time scalars as 0-dim tensors. For the type of a result such a tensor counts as
-// the number does if there is a tensor with dimensions of its category beside it, or of a higher
-// one. An op that takes a number itself would have it in the graph.
-Decision numbers_can_be_tensors(const OpLog& log) {
-  for (const LogItem& item : log.items()) {
-    for (const LogScalar& scalar : item.scalars) {
-      if (!scalar.is_tensor)
-        return Decision::forbid(item.op->name.str() + " takes a number that changes");
-      if (log.ambients()[item.ambient].any_autocast())
-        return Decision::forbid("a number that changes, under autocast");
-      const int number = category(item.arguments[scalar.argument].toTensor().scalar_type());
-      const bool decided =
-          std::any_of(item.slots.begin(), item.slots.end(), [&](const LogSlot& slot) {
-            if (slot.is_list || slot.values[0] < 0) return false;
-            const LoggedTensor& tensor = log.values()[slot.values[0]];
-            return !tensor.sizes.empty() && category(tensor.dtype) >= number;
-          });
-      if (!decided)
-        return Decision::forbid(item.op->name.str() +
-                                " takes a number that changes and decides about the result's type");
-    }
-  }
-  return Decision::allow();
-}
-
-// What a run-time scalar was when traced.
-at::Tensor example_of(const OpLog& log, ScalarId id) {
-  for (const LogItem& item : log.items())
-    for (const LogScalar& scalar : item.scalars)
-      if (scalar.id == id)
-        return c10::scalar_to_tensor(item.arguments[scalar.argument].toTensor().item());
-  return {};
-}
-
 // A program without generated kernels is op by op what the log is, with more around it.
 Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
                    std::span<const LogValue> outputs, GraphProgram::Want want) {
@@ -139,13 +96,13 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     : log_(log, interface) {
   if (log_.ops() == 0) return;
   if (want != Want::log) {
-    const auto& [inputs, outputs, scalars, numbers, wanted_numbers] = interface;
+    const auto& [inputs, outputs, scalars, examples, numbers, wanted_numbers] = interface;
     const bool tracked = log_.uses_autograd() && !log_.has_grads();
     Decision decision = can_record(log, inputs, outputs);
     if (decision && log_.has_grads()) decision = can_step(log, outputs);
     if (decision && tracked) decision = can_train(log, inputs, outputs, want);
-    if (decision && tracked && !(scalars.empty() && numbers.empty()))
-      decision = Decision::forbid("its results take part in autograd, and a number changes");
+    if (decision && tracked && !numbers.empty())
+      decision = Decision::forbid("its results take part in autograd, and a number is read");
     if (decision && want == Want::fastest && !tracked && !log_.has_backward())
       decision = graph_is_faster(log, log_);
     if (decision) {
@@ -186,7 +143,6 @@ Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> outp
 
 Decision GraphProgram::can_record(const OpLog& log, std::span<const LogValue> inputs,
                                   std::span<const LogValue> outputs) const {
-  if (Decision decision = numbers_can_be_tensors(log); !decision) return decision;
   for (const LogItem& item : log.items())
     if (item.op == &opaque_op()) return Decision::forbid("it calls autograd or Python code");
   for (const LogItem& item : log.items())
@@ -216,24 +172,28 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
                           const CompileOptions& options) {
   std::vector<at::Tensor> examples;
   for (LogValue input : inputs) examples.push_back(log.tensor(input));
+  CompileOptions wanted = options;
   if (log_.has_grads()) {
-    std::vector<at::Tensor> scalars;
-    for (ScalarId scalar : log_.scalars()) scalars.push_back(example_of(log, scalar));
+    wanted.frozen.clear();  // an optimizer changes weights all the time
     try {
-      graph_ = RecordedGraph(std::make_shared<const RecordedGraph::Impl>(
-          record_step(log_, examples, scalars), options));
+      graph_ = RecordedGraph(
+          std::make_shared<const RecordedGraph::Impl>(record_step(log_, examples), wanted));
     } catch (const std::exception& error) {
       refusal_ = error.what();
     }
     return;
   }
-  for (ScalarId scalar : log_.scalars()) examples.push_back(example_of(log, scalar));
   const auto replay = [&](const std::vector<at::Tensor>& twins) {
-    const auto scalars = twins.begin() + std::ssize(inputs);
-    return log_.replay({twins.begin(), scalars}, {scalars, twins.end()});
+    std::vector<c10::Scalar> numbers;  // further arguments
+    for (const c10::Scalar& example : log_.scalar_examples())
+      numbers.push_back(Recorder::current()->add_number(example));
+    return log_.replay(twins, numbers);
   };
+  // Changes of an inference tensor are not counted, and could not be noticed.
+  for (size_t i = 0; i < wanted.frozen.size(); ++i)
+    if (examples[i].is_inference()) wanted.frozen[i] = false;
   try {
-    graph_ = record_as(replay, examples, {}, options);
+    graph_ = record_as(replay, examples, {}, wanted);
     if (options.engine != Engine::native) return;
     if (const Decision decision = graph_is_faster(graph_->impl().program->program()); !decision) {
       graph_->impl().count_ops(-1);
@@ -248,8 +208,10 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
 
 void GraphProgram::train(const OpLog& log, std::span<const LogValue> inputs,
                          std::span<const LogValue> outputs, const CompileOptions& options) {
+  CompileOptions wanted = options;
+  wanted.frozen.clear();
   try {
-    training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, options);
+    training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, wanted);
   } catch (const std::exception& error) {
     refusal_ = error.what();
   }
@@ -263,7 +225,7 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
   GeneratorStates states(log_.generators());
   try {
     for (size_t i : log_.cleared_first()) inputs[i].mutable_grad().reset();
-    for (const c10::Scalar& scalar : scalars) inputs.push_back(c10::scalar_to_tensor(scalar));
+    for (const c10::Scalar& scalar : scalars) inputs.push_back(number_as_tensor(scalar));
     auto outputs = graph_->impl().run_typed(inputs);
     if (outputs)
       for (size_t i : consumed_) mark_consumed((*outputs)[i]);
@@ -280,7 +242,7 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
 std::vector<at::Tensor> GraphProgram::run(std::vector<at::Tensor> inputs,
                                           std::span<const c10::Scalar> scalars) const {
   if (training_) {
-    if (auto outputs = training_->run(inputs)) return std::move(*outputs);
+    if (auto outputs = training_->run(inputs, scalars)) return std::move(*outputs);
   }
   if (graph_) {
     if (auto outputs = run_graph(inputs, scalars)) return std::move(*outputs);

@@ -11,11 +11,27 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "bridge/evaluate.h"
+#include "bridge/find_op.h"
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/overlap.h"
 #include "graph/effects.h"
+#include "graph/numbers.h"
 
 namespace smelt {
+
+namespace {
+
+// By input, of which arguments are frozen.
+std::vector<bool> frozen_inputs(const Graph& graph, const std::vector<bool>& arguments) {
+  std::vector<bool> frozen;
+  if (arguments.empty()) return frozen;
+  for (const Input& input : graph.inputs)
+    frozen.push_back(input.source == Source::argument &&
+                     static_cast<size_t>(input.index) < arguments.size() && arguments[input.index]);
+  return frozen;
+}
+
+}  // namespace
 
 RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
     : graph(std::move(recorded.graph)),
@@ -26,8 +42,13 @@ RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
   options.passes.evaluate = [&](const Graph& in, const Node& node) {
     return evaluate_node(in, node, recorded.opaque);
   };
+  options.passes.has_op = has_cpu_op;
+  if (captured.empty()) options.passes.frozen = frozen_inputs(graph, options.frozen);
   Program lowered = compile(graph, std::move(options), record);
-  for (const Step& step : lowered.steps) calls_ += step.kernel < 0;
+  for (const Step& step : lowered.steps)
+    calls_ += step.kernel < 0 && !numbers::is_number_op(OpName(step.op));
+  on_numbers_ = std::ranges::count_if(
+      graph.nodes, [](const Node& node) { return numbers::is_number_op(node.op); });
   count_ops(1);
   if (log_enabled(Log::graph)) log(Log::graph, "\n" + graph.str());
   if (log_enabled(Log::perf)) log(Log::perf, "\n" + record.str());
@@ -39,12 +60,15 @@ RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
   }
   is_written_.resize(graph.inputs.size());
   for (const size_t input : written_) is_written_[input] = true;
+  if (lowered.preparation)
+    preparation = std::make_unique<const Preparation>(*lowered.preparation, recorded.opaque);
   program = std::make_unique<const LinkedProgram>(std::move(lowered), std::move(recorded.opaque));
 }
 
 void RecordedGraph::Impl::count_ops(int64_t sign) const {
   count(Counter::ops_fallback, sign * calls_);
-  count(Counter::ops_native, sign * (static_cast<int64_t>(graph.nodes.size()) - calls_));
+  count(Counter::ops_native,
+        sign * (static_cast<int64_t>(graph.nodes.size()) - calls_ - on_numbers_));
 }
 
 std::string RecordedGraph::Impl::describe(size_t input) const {
@@ -74,6 +98,7 @@ std::vector<at::Tensor> RecordedGraph::Impl::bind(const std::vector<at::Tensor>&
   std::vector<at::Tensor> inputs;
   inputs.reserve(graph.inputs.size());
   for (const Input& input : graph.inputs) {
+    if (is_prepared(input)) break;
     switch (input.source) {
       case Source::argument: inputs.push_back(arguments[input.index]); break;
       case Source::captured: inputs.push_back(captured[input.index]); break;
@@ -156,7 +181,12 @@ std::optional<std::pair<size_t, size_t>> RecordedGraph::Impl::find_alias(
 std::vector<at::Tensor> RecordedGraph::Impl::execute(const LinkedProgram& linked,
                                                      const std::vector<at::Tensor>& inputs,
                                                      std::vector<int64_t> symbols) const {
-  std::vector<at::Tensor> outputs = linked.run(inputs, std::move(symbols));
+  std::vector<at::Tensor> all = inputs;
+  if (preparation) {
+    const std::shared_ptr<const std::vector<at::Tensor>> prepared = preparation->results(inputs);
+    all.insert(all.end(), prepared->begin(), prepared->end());
+  }
+  std::vector<at::Tensor> outputs = linked.run(std::move(all), std::move(symbols));
   for (size_t i = 0; i < outputs.size(); ++i)
     if (returned_input[i] >= 0) outputs[i] = inputs[returned_input[i]];
   return outputs;
@@ -185,6 +215,7 @@ std::optional<std::vector<at::Tensor>> RecordedGraph::Impl::run_typed(
   inputs.reserve(graph.inputs.size());
   for (const Input& input : graph.inputs) {
     if (input.source == Source::grad) return std::nullopt;
+    if (is_prepared(input)) break;
     inputs.push_back(input.source == Source::argument ? arguments[input.index]
                                                       : captured[input.index]);
     if (offsets_matter_ &&

@@ -7,6 +7,7 @@
 
 #include "base/record.h"
 #include "bridge/linked_program.h"
+#include "bridge/preparation.h"
 #include "capture/dispatch/recorder.h"
 #include "compile/compile.h"
 #include "graph/graph.h"
@@ -33,8 +34,13 @@ struct RecordedGraph::Impl {
   std::vector<int32_t> same_argument;
   c10::ScalarType default_dtype;
   std::unique_ptr<const LinkedProgram> program;
+  std::unique_ptr<const Preparation> preparation;  // if the program has one
 
  private:
+  // What is prepared stands behind all other inputs, and counts on from the captured tensors.
+  bool is_prepared(const Input& input) const {
+    return input.source == Source::captured && static_cast<size_t>(input.index) >= captured.size();
+  }
   std::vector<at::Tensor> bind(const std::vector<at::Tensor>& arguments) const;
   void check_types(const std::vector<at::Tensor>& inputs,
                    const std::vector<int64_t>& symbols) const;
@@ -49,6 +55,7 @@ struct RecordedGraph::Impl {
   std::vector<size_t> written_;  // inputs that the program changes
   std::vector<bool> is_written_;
   int64_t calls_ = 0;            // nodes that no kernel computes
+  int64_t on_numbers_ = 0;       // nodes that compute Python's numbers
   bool offsets_matter_ = false;  // some op addresses storage absolutely
 };
 

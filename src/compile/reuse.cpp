@@ -53,7 +53,7 @@ bool reads_before(const Kernel& kernel, int input, Val store) {
 // The same memory for both, element by element: equal strides, or both row-major. (The index says
 // that they are walked alike.)
 bool as_large(const TensorType& a, const TensorType& b) {
-  if (a.dtype != b.dtype || !a.offset.is(0)) return false;
+  if (a.dtype != b.dtype || !a.offset.is(0) || a.wrapped_number) return false;
   if (a.sizes == b.sizes && a.strides == b.strides) return true;
   return all_known(a.sizes) && all_known(b.sizes) && a.numel() == b.numel() &&
          a.strides == contiguous_strides(a.sizes) && b.strides == contiguous_strides(b.sizes);

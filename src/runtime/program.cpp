@@ -65,6 +65,7 @@ std::string Program::str() const {
   }
   for (const Step& step : steps) add(step_line(step));
   add("return (" + join(outputs, [](Register reg) { return reg < 0 ? "none" : name(reg); }) + ")");
+  if (preparation) text += "prepared by a " + preparation->str();
   return text;
 }
 

@@ -53,6 +53,7 @@ struct Roles {
 
  private:
   void choose_inlined(const Graph& graph);
+  bool is_concatenated(const Graph& graph, ValueId value) const;
 };
 
 // May a kernel that computes the node report failure: an index out of range, an integer divided by

@@ -105,7 +105,7 @@ def assert_same(compiled, model, x):
 
 
 def graph_of(compiled, *inputs):
-    return str(smelt.explain(compiled)(*inputs).segments[0]["graph"])
+    return smelt.explain(compiled)(*inputs).segments[0].graph
 
 
 def prepares(compiled, *inputs):

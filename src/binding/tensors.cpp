@@ -17,7 +17,7 @@
 #include "bridge/recorded_graph.h"
 #include "capture/bytecode/number_ops.h"
 #include "capture/bytecode/object.h"
-#include "capture/dispatch/log_numbers.h"
+#include "capture/dispatch/number_node.h"
 #include "capture/dispatch/op_log.h"
 
 namespace py = pybind11;
@@ -360,7 +360,7 @@ class Log final : public TensorLog {
     }
     if (log_.numbers() != taken_numbers_) {  // C code has read it
       taken_numbers_ = log_.numbers();
-      log_.give_up(OpTrouble::Kind::data_dependent, "aten::item");
+      log_.give_up(OpTrouble::Kind::data_dependent, "item(), by C code");
     }
     const std::optional<OpTrouble> trouble = log_.take_trouble();
     if (!trouble) return std::nullopt;
@@ -378,7 +378,8 @@ class Log final : public TensorLog {
     std::shared_ptr<const GraphProgram> program;
     {
       const py::gil_scoped_release nogil;  // it may run the autograd engine
-      const LogProgram::Interface interface{request.inputs, request.outputs, request.scalars,
+      const LogProgram::Interface interface{request.inputs,  request.outputs,
+                                            request.scalars, request.examples,
                                             request.numbers, request.wanted_numbers};
       program = std::make_shared<const GraphProgram>(log_, interface, wanted_program(request),
                                                      compile_options(request.tuning));

@@ -21,7 +21,8 @@ class Preparation {
   Preparation(Program program, std::vector<c10::IValue> opaque);
 
   // For the main program's inputs as they are now. Computed if one that matters is another tensor
-  // than last time, or has changed: in place (its version), or by getting other memory. Thread-safe.
+  // than last time, or has changed: in place (its version), or by getting other memory.
+  // Thread-safe.
   std::shared_ptr<const std::vector<at::Tensor>> results(std::span<const at::Tensor> inputs) const;
 
  private:

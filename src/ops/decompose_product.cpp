@@ -3,9 +3,9 @@
 // smelt's costs a tenth of that, or nothing where the sum joins one that is there anyway.
 //
 // Measured with PyTorch 2.13 (MKL, AVX-512, microseconds for act(x @ w + bias), called and
-// generated, w row-major): 8x16x16 2.0, 1.7; 8x32x32 2.1, 2.0; 16x32x32 2.4, 2.3; 32x32x32 2.7, 3.2;
-// 1x64x64 2.0, 1.7; 1x256x256 6.6, 4.0; 1x512x512 10.8, 9.1. A vector times a matrix uses each
-// element once, so that the library has nothing to gain by blocking.
+// generated, w row-major): 8x16x16 2.0, 1.7; 8x32x32 2.1, 2.0; 16x32x32 2.4, 2.3;
+// 32x32x32 2.7, 3.2; 1x64x64 2.0, 1.7; 1x256x256 6.6, 4.0; 1x512x512 10.8, 9.1. A vector times a
+// matrix uses each element once, so that the library has nothing to gain by blocking.
 #include "ops/decompose.h"
 #include "ops/meaning_families.h"
 
@@ -20,7 +20,8 @@ bool is_plain(const TensorType& type) {
          has_elements(type);
 }
 
-// a [..., m, k] times b [..., k, n], of the same leading dimensions: is a call dearer than a kernel?
+// a [..., m, k] times b [..., k, n], of the same leading dimensions: is a call dearer than a
+// kernel?
 bool is_small(const TensorType& a, const TensorType& b) {
   const Size& rows = a.sizes[a.rank() - 2];
   const Size& columns = b.sizes[b.rank() - 1];

@@ -128,7 +128,8 @@ Expr nan_to_num(ElementQuery& q) {
 
 // A number beside integers must be one of them.
 Decision value_fits(const NodeReader& q) {
-  if (is_floating(q.result().dtype) || !q.arg(3).is<double>()) return Decision::allow();
+  const bool fraction = q.is_tensor(3) ? is_floating(q.type(3).dtype) : q.arg(3).is<double>();
+  if (is_floating(q.result().dtype) || !fraction) return Decision::allow();
   return Decision::forbid("a fraction of integers");
 }
 
@@ -176,14 +177,14 @@ constexpr Meaning kRows[] = {
     pointwise("aten::clamp_max.Tensor", 2, binary<lesser>),
     pointwise("aten::clamp_min", 2, binary<larger>),
     pointwise("aten::clamp_min.Tensor", 2, binary<larger>),
-    pointwise("aten::where.self", 0, where),
-    pointwise("aten::where.Scalar", 0, where),
-    pointwise("aten::where.ScalarOther", 0, where),
-    pointwise("aten::where.ScalarSelf", 0, where),
-    pointwise("aten::lerp.Scalar", 2, lerp),
+    with_numbers(pointwise("aten::where.self", 0, where), {1, 2}),
+    with_numbers(pointwise("aten::where.Scalar", 0, where), {1, 2}),
+    with_numbers(pointwise("aten::where.ScalarOther", 0, where), {1, 2}),
+    with_numbers(pointwise("aten::where.ScalarSelf", 0, where), {1, 2}),
+    with_numbers(pointwise("aten::lerp.Scalar", 2, lerp), {2}),
     pointwise("aten::lerp.Tensor", 3, lerp),
-    pointwise("aten::addcmul", 3, add_product, kCheap, value_fits),
-    pointwise("aten::addcdiv", 3, add_quotient, kDivides, value_fits),
+    with_numbers(pointwise("aten::addcmul", 3, add_product, kCheap, value_fits), {3}),
+    with_numbers(pointwise("aten::addcdiv", 3, add_quotient, kDivides, value_fits), {3}),
     pointwise("aten::nan_to_num", 1, nan_to_num),
 };
 

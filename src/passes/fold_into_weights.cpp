@@ -1,6 +1,6 @@
-// A product by frozen weights that is scaled or shifted per channel by frozen values, as a product by
-// other weights: batch norm behind a convolution or a linear layer, a layer scale, q * 0.125. What
-// computes the new weights is frozen itself, so that split_frozen.h takes it out of the graph.
+// A product by frozen weights that is scaled or shifted per channel by frozen values, as a product
+// by other weights: batch norm behind a convolution or a linear layer, a layer scale, q * 0.125.
+// What computes the new weights is frozen itself, so that split_frozen.h takes it out of the graph.
 //
 // Stands after decompose, which writes a batch norm of running statistics as one multiplication and
 // one addition. Of f16 and bf16 nothing is folded: the weights would be rounded once more.
@@ -27,7 +27,10 @@ constexpr size_t kTransposed = 6;  // of convolution's arguments
 class Folder {
  public:
   Folder(Graph& graph, const std::vector<bool>& frozen)
-      : graph_(graph), frozen_(frozen_values(graph, frozen)), uses_(graph.use_counts()), writer_(graph) {}
+      : graph_(graph),
+        frozen_(frozen_values(graph, frozen)),
+        uses_(graph.use_counts()),
+        writer_(graph) {}
 
   bool run() {
     std::vector<Node> nodes = std::move(graph_.nodes);

@@ -1,4 +1,5 @@
-// What stays as it is from run to run, because frozen inputs (PassOptions::frozen) and constants do.
+// What stays as it is from run to run, because frozen inputs (PassOptions::frozen) and constants
+// do.
 #pragma once
 
 #include <vector>

@@ -5,10 +5,10 @@
 // sums, pools) is typed again by its shape rule and runs in the new layout; one copy stands where a
 // chain begins, and one wherever something needs the tensor as it was.
 //
-// Microseconds, two threads, NCHW as eager does it and packed channels-last: 64 channels of 56x56 by
-// 1x1 267, 140; by 3x3 981, 1021; 128 of 28x28 by 3x3 1079, 740; 256 of 14x14 by 3x3 1010, 690. Where
-// the layout has to be changed for each convolution nothing is left of that: the pass does nothing
-// unless there are more convolutions than such copies.
+// Microseconds, two threads, NCHW as eager does it and packed channels-last: 64 channels of 56x56
+// by 1x1 267, 140; by 3x3 981, 1021; 128 of 28x28 by 3x3 1079, 740; 256 of 14x14 by 3x3 1010, 690.
+// Where the layout has to be changed for each convolution nothing is left of that: the pass does
+// nothing unless there are more convolutions than such copies.
 //
 // For whoever changes it: a result that the caller gets has the strides it has in eager, and a
 // value whose type can't be brought back ends the attempt; views of the caller's tensors never
@@ -95,11 +95,11 @@ class Packer {
         kReorder.str(),
         {node.args[1], padding, stride, dilation, groups, ArgList(sizes.begin(), sizes.end())},
         type(node.args[1]));
-    const ValueId made = writer_.call(kPacked.str(),
-                                      {Ref{input}, Ref{weights}, node.args[2], padding, stride,
-                                       dilation, groups, std::string("none"), ArgList{},
-                                       std::string()},
-                                      channels_last(graph_.type(old)));
+    const ValueId made =
+        writer_.call(kPacked.str(),
+                     {Ref{input}, Ref{weights}, node.args[2], padding, stride, dilation, groups,
+                      std::string("none"), ArgList{}, std::string()},
+                     channels_last(graph_.type(old)));
     put(old, made);
     ++packed_;
   }
@@ -174,7 +174,7 @@ class Packer {
   std::vector<bool> frozen_;
   NodeWriter writer_;
   Replacements replacements_;
-  std::vector<ValueId> twins_;  // by value: the same in another layout
+  std::vector<ValueId> twins_;                         // by value: the same in another layout
   std::map<std::pair<ValueId, int>, ValueId> copies_;  // of a value in a format
   int packed_ = 0, converted_ = 0;
   bool good_ = true;

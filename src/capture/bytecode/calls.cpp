@@ -239,6 +239,12 @@ Result call_partial(Trace& trace, Value partial, std::span<const Value> argument
   return call(&trace, function, all, tuple.get());
 }
 
+// ref(): what it leads to, which nothing but the reference itself says.
+Result call_reference(Trace& trace, Value reference) {
+  PyObject* found = PyWeakref_GET_OBJECT(reference.object);
+  return {Py_NewRef(found), trace.read(NodeKind::referent, reference, nullptr, 0, found)};
+}
+
 bool is_partial(PyObject* object) {
   static PyTypeObject* type = [] {
     Object module = Object::steal(PyImport_ImportModule("functools"));
@@ -500,6 +506,8 @@ Result call(Trace* trace, Value callee, std::span<const Value> arguments, PyObje
   if (PyType_Check(object)) return call_type(*trace, callee, arguments, keywords);
   if (Py_TYPE(object) == &Py_GenericAliasType)
     return call_alias(*trace, callee, arguments, keywords);
+  if (PyWeakref_CheckRefExact(object) && arguments.empty() && trace->is_tracked(object))
+    return call_reference(*trace, callee);
   if (is_partial(object)) return call_partial(*trace, callee, arguments, keywords);
   Object function, bound;
   if (unwrap_compiled(object, &function, &bound))

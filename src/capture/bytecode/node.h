@@ -39,6 +39,7 @@ enum class NodeKind : uint8_t {
   attribute,        // getattr(parent, key), a getter in C that only reads (Tensor.grad, __slots__,
                     // partial.func)
   iterated,         // what the iterator `parent` goes over: a list, tuple or dict
+  referent,         // what the weak reference `parent` leads to, None if that is gone
   // Computed
   scalar,  // `op` on operands, all of them int, float, bool or str: evaluated with the guards
   tensor,  // value `index` of the tensor log
@@ -53,7 +54,8 @@ enum class ScalarOp : uint8_t {
   unary_invert,
   unary_not,
   compare,
-  is_true
+  is_true,
+  call  // `key` is a function in C of numbers alone
 };
 
 // Guards on one node; bits.
@@ -78,7 +80,7 @@ struct Node {
   uint16_t guards = 0;  // GuardBits
   ScalarOp op = ScalarOp::binary;
   Ref second = 0;      // second operand of a scalar, 0: `key` is the constant
-  Object key;          // dict key, attribute name; constant operand of a scalar
+  Object key;          // dict key, attribute name; function of a scalar
   Object object;       // what was there when traced
   int64_t length = 0;  // kGuardLength, kGuardPosition, as it was at the start
   bool truth = false;  // kGuardTruth

@@ -10,8 +10,10 @@
 
 namespace smelt::bytecode {
 
-// `arg`: NB_ADD.. of opcode.h for a binary operator, Py_LT.. for a comparison.
+// `arg`: NB_ADD.. of opcode.h for a binary operator, Py_LT.. for a comparison, what call_arg() says
+// for a call.
 std::optional<NumberOp> number_op(ScalarOp op, int arg);
+int call_arg(PyObject* function);
 
 // Of an exact int that fits 64 bits, a float or a bool.
 Number to_number(PyObject* object);

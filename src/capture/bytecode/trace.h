@@ -92,6 +92,8 @@ class Trace {
 
   // -- computing; all operands atoms. Folded (0) if none of them has a ref.
   Ref scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result);
+  // function(a) or function(a, b), where it is one in C that depends on nothing else.
+  Ref scalar_call(PyObject* function, Value a, Value b, PyObject* result);
 
   // The number that the tensor program reads at `item` (TensorLog::take_number). What is computed
   // from it the program computes too. Where the run depends on it, on its truth at most, that is
@@ -127,6 +129,8 @@ class Trace {
   void effect_call(std::span<const Value> callee_and_arguments, PyObject* names);
   // A number that a list, tuple or dict can have as what it will be in the call.
   bool is_lazy_number(Value value) const;
+  // A list from outside of which single items may be written and read.
+  bool keeps_elements_apart(PyObject* list) const;
   // All that is in the list is about to go: what it was does not matter.
   void drop_contents(Value list);
   // Numbers in these containers, and in containers in them, are settled: C code looks at them.

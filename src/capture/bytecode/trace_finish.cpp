@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "capture/bytecode/number_ops.h"
 #include "capture/bytecode/trace.h"
 
 namespace smelt::bytecode {
@@ -301,7 +302,10 @@ bool Trace::make_program(TraceResult& result, const Position& position, const Re
     }
   });
   result.program_outputs.insert(result.program_outputs.end(), numbers.begin(), numbers.end());
-  for (const Ref scalar : result.program_scalars) result.nodes[scalar].guards |= kGuardType;
+  for (const Ref scalar : result.program_scalars) {
+    result.nodes[scalar].guards |= kGuardType;
+    wanted.examples.push_back(to_number(result.nodes[scalar].object.get()));
+  }
   result.program = log_->finish(wanted);
   return result.program != nullptr;
 }

@@ -121,7 +121,7 @@ void Trace::use_outside(Value v) {
     if (tracked != nullptr && tracked->refusal)
       stop(tracked->refusal->reason, tracked->refusal->detail);
     guard(v.ref, kGuardTensor);
-  } else if (is_singleton(object) || is_fixed(object)) {
+  } else if (is_singleton(object) || (is_fixed(object) && !is_device(object))) {
     guard(v.ref, kGuardSame);
   } else if (is_constant(object)) {
     guard(v.ref, kGuardEqual);

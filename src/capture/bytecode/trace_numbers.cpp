@@ -4,6 +4,7 @@
 #include <opcode.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "capture/bytecode/lazy_elements.h"
 #include "capture/bytecode/number_ops.h"
@@ -52,8 +53,22 @@ std::optional<NumberOp> number_op(ScalarOp op, int arg) {
     case ScalarOp::unary_negative: return NumberOp::neg;
     case ScalarOp::unary_not: return NumberOp::negation;
     case ScalarOp::is_true: return NumberOp::truth;
+    case ScalarOp::call: return arg < 0 ? std::nullopt : std::optional(static_cast<NumberOp>(arg));
     default: return std::nullopt;
   }
+}
+
+int call_arg(PyObject* function) {
+  if (function == reinterpret_cast<PyObject*>(&PyFloat_Type))
+    return static_cast<int>(NumberOp::as_float);
+  if (function == reinterpret_cast<PyObject*>(&PyLong_Type))
+    return static_cast<int>(NumberOp::as_int);
+  if (!PyCFunction_Check(function)) return -1;
+  const std::string_view name = reinterpret_cast<PyCFunctionObject*>(function)->m_ml->ml_name;
+  if (name == "abs") return static_cast<int>(NumberOp::abs);
+  if (name == "min") return static_cast<int>(NumberOp::min);
+  if (name == "max") return static_cast<int>(NumberOp::max);
+  return -1;
 }
 
 Number to_number(PyObject* object) {

@@ -33,6 +33,12 @@ Ref Trace::scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result) {
   return add(std::move(node));
 }
 
+Ref Trace::scalar_call(PyObject* function, Value a, Value b, PyObject* result) {
+  const Ref ref = scalar(ScalarOp::call, call_arg(function), a, b, result);
+  if (ref != 0) nodes_[ref].key = Object::share(function);
+  return ref;
+}
+
 // -- run-time scalars
 
 bool Trace::is_runtime_scalar(Value v) const {
@@ -58,9 +64,7 @@ void Trace::note_changing(Ref stored) {
 bool Trace::is_changed(PyObject* dict, PyObject* key) const {
   const Tracked* tracked = find(dict);
   if (tracked == nullptr || tracked->born || tracked->known) return true;
-  const int written = tracked->overlay ? PyDict_Contains(tracked->overlay.get(), key) : 0;
-  PyErr_Clear();
-  return written != 0;
+  return tracked->overlay.find(key).has_value();
 }
 
 // -- lazy elements

@@ -105,7 +105,7 @@ def assert_same(compiled, model, x):
 
 
 def graph_of(compiled, *inputs):
-    return str(smelt.explain(compiled)(*inputs).segments[0]["graph"])
+    return smelt.explain(compiled)(*inputs).segments[0].graph
 
 
 def prepares(compiled, *inputs):
@@ -168,7 +168,8 @@ def test_arguments_are_not_frozen():
 
 def state(seed, model):
     generator = torch.Generator().manual_seed(seed)
-    return {name: torch.rand(t.shape, generator=generator).to(t.dtype) for name, t in model.state_dict().items()}
+    return {name: torch.rand(t.shape, generator=generator) if t.is_floating_point() else t.clone()
+            for name, t in model.state_dict().items()}  # fmt: skip
 
 
 def replace_data(model):
@@ -189,7 +190,7 @@ def change_in_place(model):
 
 def change_buffers(model):
     for buffer in model.buffers():
-        buffer.copy_(buffer * 2 if buffer.is_floating_point() else ~buffer if buffer.dtype == torch.bool else buffer)
+        buffer.mul_(2) if buffer.is_floating_point() else buffer.zero_()
 
 
 def step(model):

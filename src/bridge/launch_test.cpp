@@ -91,7 +91,9 @@ TEST(Launch, SharesSeveralKernelsBetweenThreads) {
     std::vector<Launch> launches;
     for (const KernelCode& kernel : kernels) launches.push_back({.kernel = &kernel});
     seen.runs.assign(25, 0);
+    seen.expected_threads = threads;
     EXPECT_FALSE(launch_all(launches, {})) << "first units report failure";
+    seen.expected_threads = 1;
     EXPECT_TRUE(std::ranges::all_of(seen.runs, [](int runs) { return runs == 41; }));
     EXPECT_EQ(seen.threads.size(), threads);
   }

@@ -54,7 +54,7 @@ ParallelRegion parallel_region() {
 template <class Body>
 void walk_on_threads(int64_t parts, const Body& body) {
   char* const first = reinterpret_cast<char*>(uintptr_t{1} << 20);
-  const at::Tensor numbers = at::from_blob(first, {parts}, c10::kByte);
+  at::Tensor numbers = at::from_blob(first, {parts}, c10::kByte);
   at::TensorIterator iterator = at::TensorIterator::nullary_op(numbers);
   iterator.for_each(
       [&](char** data, const int64_t*, int64_t count, int64_t) {

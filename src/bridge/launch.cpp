@@ -78,7 +78,7 @@ void on_threads(int64_t parts, const Body& body) {
     auto& work = *static_cast<Work*>(data);
     for (int64_t part = work.next++; part < work.parts; part = work.next++) work.body(part);
   };
-  region(run, &work, static_cast<unsigned>(parts), 0);
+  region(run, &work, static_cast<unsigned>(std::min<int64_t>(parts, at::get_num_threads())), 0);
 }
 
 // The units of a kernel, shared by threads where that is worth it.
@@ -107,7 +107,96 @@ bool run_units(const KernelCode& kernel, void* const* buffers, const int64_t* si
   return good;
 }
 
+// A kernel of several that are launched together. Its units stand behind those of the others on one
+// line, each as long as it is dear.
+struct Work {
+  Launch what;
+  std::vector<int64_t> sizes;
+  int64_t units = 0, cost = 1;
+  int64_t whole = 1;  // of one that can't be cut: how many units are its only one
+  int64_t begin = 0;  // on the line
+
+  int64_t end() const { return begin + units * cost; }
+  // Runs the units that begin in [from, to) of the line.
+  bool run(int64_t from, int64_t to) const {
+    const auto unit_at = [&](int64_t place) {
+      return std::clamp<int64_t>((place - begin + cost - 1) / cost, 0, units);
+    };
+    const int64_t first = from <= begin ? 0 : unit_at(from), last = to <= begin ? 0 : unit_at(to);
+    return first >= last || run_units(first, last);
+  }
+
+  bool run_units(int64_t first, int64_t last) const {
+    const KernelCode& kernel = *what.kernel;
+    if (kernel.interpret) return kernel.interpret(what.buffers, sizes.data());
+    return kernel.run(what.buffers, sizes.data(), nullptr, first, last * whole,
+                      kernel.scratch_bytes ? scratch_of_thread(kernel.scratch_bytes) : nullptr);
+  }
+};
+
+Work work_of(const Launch& launch, std::span<const int64_t> symbols, int64_t begin) {
+  const KernelCode& kernel = *launch.kernel;
+  Work work;
+  work.what = launch;
+  work.begin = begin;
+  for (const Size& size : kernel.sizes) work.sizes.push_back(size.evaluate(symbols));
+  if (kernel.interpret) {
+    work.units = 1;
+    return work;
+  }
+  work.units = kernel.units.evaluate(symbols);
+  work.cost = std::max<int64_t>(1, kernel.unit_cost.evaluate(symbols));
+  if (kernel.ordered && work.units > 0) {
+    work.whole = work.units;
+    work.cost *= work.units;
+    work.units = 1;
+  }
+  return work;
+}
+
+// Pieces of work per thread: enough that threads which were held up do not hold up the others.
+constexpr int64_t kPieces = 8;
+
 }  // namespace
+
+bool launch_all(std::span<const Launch> launches, std::span<const int64_t> symbols) {
+  std::vector<Work> works;
+  works.reserve(launches.size());
+  int64_t total = 0;
+  bool interpreted = false;
+  for (const Launch& one : launches) {
+    if (one.kernel->finish) {  // has a second part, which waits for all of the first
+      if (!launch(*one.kernel, {one.buffers, one.kernel->buffers.size()}, symbols)) return false;
+      continue;
+    }
+    works.push_back(work_of(one, symbols, total));
+    total = works.back().end();
+    interpreted |= static_cast<bool>(one.kernel->interpret);
+  }
+  std::atomic<bool> good = true;
+  const auto run = [&](int64_t from, int64_t to) {
+    // The last that begins at `from` or before, or else the first.
+    auto work = std::upper_bound(works.begin(), works.end(), from,
+                                 [](int64_t place, const Work& w) { return place < w.begin; });
+    if (work != works.begin()) --work;
+    for (; work != works.end() && work->begin < to; ++work)
+      if (!work->run(from, to)) good.store(false, std::memory_order_relaxed);
+  };
+  const int64_t threads = at::get_num_threads();
+  const int64_t pieces = std::min(total / kWorthAThread, kPieces * threads);
+  if (interpreted || pieces <= 1 || threads == 1 || at::in_parallel_region()) {
+    run(0, total);
+    return good;
+  }
+  on_threads(pieces, [&](int64_t piece) {
+    try {
+      run(total * piece / pieces, total * (piece + 1) / pieces);
+    } catch (const std::bad_alloc&) {  // it must not leave the thread: the ops are called instead
+      good.store(false, std::memory_order_relaxed);
+    }
+  });
+  return good;
+}
 
 bool launch(const KernelCode& kernel, std::span<void* const> buffers,
             std::span<const int64_t> symbols) {

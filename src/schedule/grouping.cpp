@@ -18,6 +18,7 @@
 #include <queue>
 
 #include "base/error.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 namespace {
@@ -174,7 +175,8 @@ void Grouping::add_call(NodeId node) {
   unit_of_node_[node] = unit;
   for (UnitId on : before) depend(unit, on);
   const Traits& traits = graph_.nodes[node].traits;
-  if (traits.is_pure()) return;
+  // A check changes nothing: it only has to be made before what does.
+  if (traits.is_pure() || numbers::is_check(graph_.nodes[node].op)) return;
   // What changes something, or draws numbers, stays where it stands.
   if (traits.effect)
     for (UnitId on = 0; on < unit; ++on)
@@ -343,7 +345,7 @@ void Grouping::add_to_group(NodeId node) {
 }
 
 std::vector<Unit> Grouping::order() const {
-  // Of the units whose ancestors have all run, the one that began first.
+  // Of the units whose ancestors have all run, the one that began first; late ones last.
   std::vector<int> waiting(units_.size());
   std::vector<std::vector<UnitId>> next(units_.size());
   for (UnitId unit = 0; unit < static_cast<UnitId>(units_.size()); ++unit) {
@@ -354,7 +356,10 @@ std::vector<Unit> Grouping::order() const {
       next[on].push_back(unit);
     }
   }
-  const auto later = [&](UnitId a, UnitId b) { return units_[a].first > units_[b].first; };
+  const auto place = [&](UnitId unit) {
+    return std::pair(roles_.late[units_[unit].first], units_[unit].first);
+  };
+  const auto later = [&](UnitId a, UnitId b) { return place(a) > place(b); };
   std::priority_queue<UnitId, std::vector<UnitId>, decltype(later)> ready(later);
   size_t all = 0;
   for (UnitId unit = 0; unit < static_cast<UnitId>(units_.size()); ++unit) {

@@ -4,7 +4,9 @@
 #include <set>
 
 #include "graph/alias.h"
+#include "graph/numbers.h"
 #include "schedule/domain.h"
+#include "schedule/late.h"
 
 namespace smelt {
 namespace {
@@ -75,8 +77,8 @@ class Probe final : public ElementQuery {
   }
 };
 
-// May a kernel that computes the node report failure: an index out of range, an integer divided by
-// 0?
+}  // namespace
+
 bool may_fail(const Graph& graph, const Node& node) {
   const Domain domain{.full = graph.type(node.results[0]).sizes, .reduced = {}};
   loops::Kernel kernel;
@@ -90,8 +92,6 @@ bool may_fail(const Graph& graph, const Node& node) {
            ((inst.op == loops::Op::div || inst.op == loops::Op::mod) && !is_floating(inst.dtype));
   });
 }
-
-}  // namespace
 
 Roles::Roles(const Graph& graph, const ScheduleOptions& options)
     : role(graph.nodes.size(), Role::call),
@@ -110,7 +110,7 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
     const Node& node = graph.nodes[i];
     const NodeId id = static_cast<NodeId>(i);
     part[i] = current;
-    if (node.traits.effect) ++current;
+    if (node.traits.effect && !numbers::is_check(node.op)) ++current;
     for (const Arg& arg : node.args) {
       each_ref(arg, [&](Ref ref) {
         if (readers[ref.id].empty() || readers[ref.id].back() != id) readers[ref.id].push_back(id);
@@ -121,7 +121,8 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
     const Decision fits = fits_kernel(graph, node, meaning[i]);
     if (!fits) {
       std::string sentence = node.op.str() + ": " + fits.reason();
-      if (!node.traits.view && said.insert(sentence).second) refusals.push_back(sentence);
+      const bool is_op = !node.traits.view && !numbers::is_number_op(node.op);
+      if (is_op && said.insert(sentence).second) refusals.push_back(sentence);
       continue;
     }
     if (node.traits.view) {
@@ -138,6 +139,9 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
       role[i] = meaning[i]->pattern == Pattern::factory ? Role::inlined : Role::element;
     }
   }
+  late = late_nodes(graph, *this);
+  for (size_t i = 0; i < part.size(); ++i)
+    if (late[i]) part[i] = current + 1;
   choose_inlined(graph);
 }
 

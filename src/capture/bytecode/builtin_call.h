@@ -65,7 +65,8 @@ bool sort_list(BuiltinCall& c, Value list, std::span<const Value> options, Resul
 // builtin_numbers.cpp
 // All of them numbers, and one of them not known by value.
 bool are_lazy_numbers(std::span<const Value> arguments);
-// math.cos(x), int(x), abs(x) of numbers that a cached call computes again; other arguments are used.
+// math.cos(x), int(x), abs(x) of numbers that a cached call computes again; other arguments are
+// used.
 bool call_on_numbers(BuiltinCall& c, Result* result);
 // bisect_left(sequence, x), bisect_right: what decides is how x compares.
 bool call_bisect(BuiltinCall& c, std::string_view name, Result* result);

@@ -1,5 +1,5 @@
-// Functions of numbers that stay lazy: what they give is computed again by a cached call, as arithmetic
-// is.
+// Functions of numbers that stay lazy: what they give is computed again by a cached call, as
+// arithmetic is.
 #include <string_view>
 
 #include "capture/bytecode/builtin_call.h"
@@ -16,8 +16,7 @@ bool is_one_number(const BuiltinCall& c) {
   if (c.count() != 1 || c.has_keywords() || !tensors().is_tensor(c.argument(0).object) ||
       !PyType_Check(c.callee.object))
     return false;
-  const Object count =
-      Object::steal(PyObject_CallMethod(c.argument(0).object, "numel", nullptr));
+  const Object count = Object::steal(PyObject_CallMethod(c.argument(0).object, "numel", nullptr));
   const bool is_one = count && PyLong_AsLong(count.get()) == 1;
   PyErr_Clear();
   return is_one;
@@ -38,7 +37,8 @@ bool convert_tensor(BuiltinCall& c, Result* result) {
 
 // x < sequence[i] for bisect_right, sequence[i] < x for bisect_left; -1 with an error set.
 int is_before(Trace& trace, Value x, Value element, bool right) {
-  const Result less = right ? compare(&trace, Py_LT, x, element) : compare(&trace, Py_LT, element, x);
+  const Result less =
+      right ? compare(&trace, Py_LT, x, element) : compare(&trace, Py_LT, element, x);
   if (less.object == nullptr) return -1;
   const Object held = Object::steal(less.object);
   return truth(&trace, {less.object, less.ref});
@@ -72,9 +72,9 @@ bool call_on_numbers(BuiltinCall& c, Result* result) {
 
 bool call_bisect(BuiltinCall& c, std::string_view name, Result* result) {
   const bool right = name == "bisect_right" || name == "bisect";
-  const bool is_plain = c.count() == 2 && !c.has_keywords() && is_number(c.argument(1).object) &&
-                        (PyList_CheckExact(c.argument(0).object) ||
-                         PyTuple_CheckExact(c.argument(0).object));
+  const bool is_plain =
+      c.count() == 2 && !c.has_keywords() && is_number(c.argument(1).object) &&
+      (PyList_CheckExact(c.argument(0).object) || PyTuple_CheckExact(c.argument(0).object));
   if (!is_plain || !(right || name == "bisect_left")) return c.on_constants(result);
   std::vector<Result> items;
   unpack(&c.trace, c.argument(0), items);

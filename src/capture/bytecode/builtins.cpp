@@ -511,9 +511,9 @@ Handler find_type(PyTypeObject* type) {
 
 // Types whose objects are constants, made of constants.
 bool makes_constants(PyTypeObject* type) {
-  static const std::unordered_set<PyTypeObject*> table{
-      &PyLong_Type,    &PyFloat_Type,     &PyBytes_Type,
-      &PyComplex_Type, &PyFrozenSet_Type, &PyRange_Type};
+  static const std::unordered_set<PyTypeObject*> table{&PyLong_Type,      &PyFloat_Type,
+                                                       &PyBytes_Type,     &PyComplex_Type,
+                                                       &PyFrozenSet_Type, &PyRange_Type};
   const std::string_view name = type->tp_name;
   return table.contains(type) || name == "torch.device" || name == "torch.Size" ||
          name == "torch.finfo" || name == "torch.iinfo" ||

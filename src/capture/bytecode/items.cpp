@@ -213,8 +213,9 @@ bool is_nan(PyObject* object) {
   return PyFloat_Check(object) && std::isnan(PyFloat_AS_DOUBLE(object));
 }
 
-// A number that may be another one in the next call is none of these: known by comparing it with each,
-// so that it may be any that is not. False: it is one of them, or they can't be told apart so.
+// A number that may be another one in the next call is none of these: known by comparing it with
+// each, so that it may be any that is not. False: it is one of them, or they can't be told apart
+// so.
 bool is_none_of(Trace& trace, Value number, std::span<const Value> elements) {
   if (!trace.is_runtime_scalar(number) || elements.size() > kFewElements) return false;
   for (const Value& element : elements) {
@@ -228,7 +229,8 @@ bool is_none_of(Trace& trace, Value number, std::span<const Value> elements) {
     }
     const Result differs = compare(&trace, Py_NE, number, element);
     const Object held = Object::steal(differs.object);
-    if (differs.object == nullptr || truth(&trace, {differs.object, differs.ref}) != 1) return false;
+    if (differs.object == nullptr || truth(&trace, {differs.object, differs.ref}) != 1)
+      return false;
   }
   return true;
 }
@@ -297,8 +299,8 @@ int contains_by_elements(Trace& trace, Value container, Value item, PyTypeObject
   return found;
 }
 
-// A tensor's hash is its address, as long as its class has no other: to follow torch.Tensor.__hash__
-// for each of a thousand parameters would come to the same.
+// A tensor's hash is its address, as long as its class has no other: to follow
+// torch.Tensor.__hash__ for each of a thousand parameters would come to the same.
 bool hash_is_address(Trace& trace, PyObject* key) {
   if (!is_tensor(key)) return false;
   PyTypeObject* type = Py_TYPE(key);

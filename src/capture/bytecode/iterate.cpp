@@ -100,8 +100,8 @@ bool is_strict(PyObject* zip) {
   return state && PyTuple_GET_SIZE(state.get()) > 2;
 }
 
-// The first `ended` of a strict zip's iterators had an element more than the one behind them, or none at
-// all: then the others must have none either.
+// The first `ended` of a strict zip's iterators had an element more than the one behind them, or
+// none at all: then the others must have none either.
 void check_end(Trace& trace, PyObject* inner, Py_ssize_t ended) {
   const auto complain = [](Py_ssize_t argument, const char* how) {
     PyErr_Format(PyExc_ValueError, "zip() argument %zd is %s than argument%s%zd", argument + 1, how,

@@ -1,5 +1,5 @@
-// What a trace has stored in an object that existed before: a dict's key, a list's index, a field, to the
-// ref of what is there now.
+// What a trace has stored in an object that existed before: a dict's key, a list's index, a field,
+// to the ref of what is there now.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// record_function(): a label in a profile. While no one observes what PyTorch runs it does nothing, and
-// a cached call leaves it out; a segment that did so holds only then.
+// record_function(): a label in a profile. While no one observes what PyTorch runs it does nothing,
+// and a cached call leaves it out; a segment that did so holds only then.
 #include <string_view>
 
 #include "capture/bytecode/operations.h"
@@ -8,7 +8,8 @@ namespace smelt::bytecode {
 namespace {
 
 bool is_method_of_label(PyObject* function, std::string_view name) {
-  return is_function_of(function, "torch.autograd.profiler", std::string("record_function.").append(name));
+  return is_function_of(function, "torch.autograd.profiler",
+                        std::string("record_function.").append(name));
 }
 
 }  // namespace
@@ -19,7 +20,8 @@ bool call_profiler(Trace& trace, Value function, std::span<const Value> argument
   const bool enters = is_method_of_label(function.object, "__enter__");
   if (!makes && !enters && !is_method_of_label(function.object, "__exit__")) return false;
   const Value self = arguments.empty() ? Value{} : arguments[0];
-  if (self.object == nullptr || !trace.is_born(self.object) || tensors().is_observed()) return false;
+  if (self.object == nullptr || !trace.is_born(self.object) || tensors().is_observed())
+    return false;
   trace.guard_function(function);
   trace.unobserved = true;
   // It was entered or is about to be: no segment can end while it is alive, as none would enter it.

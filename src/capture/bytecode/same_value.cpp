@@ -52,7 +52,9 @@ bool is_size(const PyTypeObject* type) {
 }
 
 // Made anew whenever someone asks for one.
-bool is_device(const PyTypeObject* type) { return std::string_view(type->tp_name) == "torch.device"; }
+bool is_device(const PyTypeObject* type) {
+  return std::string_view(type->tp_name) == "torch.device";
+}
 
 using Element = std::pair<Py_hash_t, PyObject*>;
 

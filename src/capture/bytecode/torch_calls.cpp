@@ -308,8 +308,8 @@ Object dtype_of(PyObject* number) {
   return Object::steal(PyObject_CallMethod(torch.get(), "get_default_dtype", nullptr));
 }
 
-// torch.tensor(number), as_tensor(number) of a number that may be another one in the next call: by an op
-// that takes it, where the others take it as data.
+// torch.tensor(number), as_tensor(number) of a number that may be another one in the next call: by
+// an op that takes it, where the others take it as data.
 bool make_of_number(Trace& trace, Value callee, std::span<const Value> arguments,
                     PyObject* keywords, Result* result) {
   static PyObject* const dtype_name = PyUnicode_InternFromString("dtype");

@@ -53,8 +53,7 @@ std::optional<NumberOp> number_op(ScalarOp op, int arg) {
     case ScalarOp::unary_negative: return NumberOp::neg;
     case ScalarOp::unary_not: return NumberOp::negation;
     case ScalarOp::is_true: return NumberOp::truth;
-    case ScalarOp::call:
-      return arg < 0 ? std::nullopt : std::optional(static_cast<NumberOp>(arg));
+    case ScalarOp::call: return arg < 0 ? std::nullopt : std::optional(static_cast<NumberOp>(arg));
     default: return std::nullopt;
   }
 }

@@ -17,7 +17,7 @@
 #include "bridge/recorded_graph.h"
 #include "capture/bytecode/number_ops.h"
 #include "capture/bytecode/object.h"
-#include "capture/dispatch/log_numbers.h"
+#include "capture/dispatch/number_node.h"
 #include "capture/dispatch/op_log.h"
 
 namespace py = pybind11;
@@ -210,9 +210,11 @@ GraphProgram::Want wanted_program(const ProgramRequest& request) {
   throw Error("there is no back end named " + request.backend);
 }
 
-// Of "fusion=pointwise,max_fused_nodes=8,": checked in Python.
+// Of "fusion=pointwise,max_fused_nodes=8,": checked in Python. The trace adds which inputs are the
+// state of modules, "module_state=011,".
 smelt::CompileOptions compile_options(std::string_view tuning) {
   smelt::CompileOptions options;
+  bool freeze = false;
   while (!tuning.empty()) {
     const std::string_view item = tuning.substr(0, tuning.find(','));
     tuning.remove_prefix(item.size() + 1);
@@ -226,9 +228,14 @@ smelt::CompileOptions compile_options(std::string_view tuning) {
       options.schedule.max_fused_nodes = std::stoi(std::string(value));
     else if (name == "numerics")
       options.cpu.contract = value != "eager";
+    else if (name == "freeze")
+      freeze = value == "True";
+    else if (name == "module_state")
+      for (const char input : value) options.frozen.push_back(input == '1');
     else
       throw Error("there is no option named " + std::string(name));
   }
+  if (!freeze) options.frozen.clear();
   return options;
 }
 
@@ -353,7 +360,7 @@ class Log final : public TensorLog {
     }
     if (log_.numbers() != taken_numbers_) {  // C code has read it
       taken_numbers_ = log_.numbers();
-      log_.give_up(OpTrouble::Kind::data_dependent, "aten::item");
+      log_.give_up(OpTrouble::Kind::data_dependent, "item(), by C code");
     }
     const std::optional<OpTrouble> trouble = log_.take_trouble();
     if (!trouble) return std::nullopt;
@@ -371,7 +378,8 @@ class Log final : public TensorLog {
     std::shared_ptr<const GraphProgram> program;
     {
       const py::gil_scoped_release nogil;  // it may run the autograd engine
-      const LogProgram::Interface interface{request.inputs, request.outputs, request.scalars,
+      const LogProgram::Interface interface{request.inputs,  request.outputs,
+                                            request.scalars, request.examples,
                                             request.numbers, request.wanted_numbers};
       program = std::make_shared<const GraphProgram>(log_, interface, wanted_program(request),
                                                      compile_options(request.tuning));

@@ -1,10 +1,10 @@
 #include "bridge/graph_program.h"
 
-#include <ATen/ScalarOps.h>
-
 #include <ATen/SavedTensorHooks.h>
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "base/counters.h"
 #include "bridge/consumed_node.h"
@@ -15,8 +15,35 @@
 namespace smelt {
 namespace {
 
-// Which of the two to run. With generated kernels the graph, except where it writes to tensors of
-// the caller: there its functional form computes into new memory, and copies.
+// What is copied into tensors of the caller is few elements: more costs more than an op.
+constexpr int64_t kFewElements = 4096;
+
+// Does the program change all of each tensor of the caller that it changes? Of one changed in part
+// (a cache, one row of a table) the functional form passes over all.
+bool writes_whole_tensors(const OpLog& log) {
+  std::unordered_map<int32_t, int64_t> elements;  // by memory: of the caller's tensor, less written
+  for (const LoggedTensor& value : log.values())
+    if (value.kind == LoggedTensor::Kind::input) {
+      int64_t& most = elements[value.memory];
+      most = std::max(most, c10::multiply_integers(value.sizes));
+    }
+  for (const LogItem& item : log.items())
+    for (const LogValue written : item.written)
+      if (const auto left = elements.find(log.values()[written].memory); left != elements.end()) {
+        if (left->first == 0) return false;
+        left->second -= c10::multiply_integers(log.values()[written].sizes);
+      }
+  for (const LogItem& item : log.items())
+    for (const LogValue written : item.written)
+      if (const auto left = elements.find(log.values()[written].memory);
+          left != elements.end() && left->second > kFewElements)
+        return false;
+  return true;
+}
+
+// Which of the two to run. With generated kernels the graph. They store what is written to tensors
+// of the caller in place; where that can't be done it is computed into new memory and copied, which
+// loses against the ops as they are.
 //
 // Without, both call PyTorch's kernels one by one. A step of a graph
 // costs about as much as an op of a log. Where PyTorch composes an op of others, the graph has
@@ -24,7 +51,7 @@ namespace {
 // remove what is computed twice. Microseconds per run on small tensors, log and graph, on a busy
 // machine where less than a tenth means nothing: 30 additions 23, 22; 30 relus 20, 21; six linear
 // layers with relu 18, 15; three einsums 24, 4.5. In-place code is the exception (37, 39 for 30
-// ops, and more on large tensors): its functional form computes into new memory, and copies.
+// ops, and more on large tensors).
 Decision graph_is_faster(const OpLog& log, const LogProgram& program) {
   const bool kernels = cpu_target() != "none";
   if (!program.writes()) return Decision::allow();
@@ -35,49 +62,22 @@ Decision graph_is_faster(const OpLog& log, const LogProgram& program) {
       std::any_of(log.items().begin(), log.items().end(), [&](const LogItem& item) {
         return std::any_of(item.written.begin(), item.written.end(), is_outside);
       });
-  return kernels && !outside ? Decision::allow()
-                             : Decision::forbid("in-place ops are fastest as they are");
+  if (!kernels) return Decision::forbid("in-place ops are fastest as they are");
+  return !outside || writes_whole_tensors(log)
+             ? Decision::allow()
+             : Decision::forbid("parts of tensors are changed in place");
 }
 
-// bool, integers, floating point, complex: a number of a higher one changes the type of a result.
-int category(c10::ScalarType type) {
-  if (c10::isComplexType(type)) return 3;
-  if (c10::isFloatingType(type)) return 2;
-  return type == c10::kBool ? 0 : 1;
-}
-
-// A graph gets run-time scalars as 0-dim tensors. For the type of a result such a tensor counts as
-// the number does if there is a tensor with dimensions of its category beside it, or of a higher
-// one. An op that takes a number itself would have it in the graph.
-Decision numbers_can_be_tensors(const OpLog& log) {
-  for (const LogItem& item : log.items()) {
-    for (const LogScalar& scalar : item.scalars) {
-      if (!scalar.is_tensor)
-        return Decision::forbid(item.op->name.str() + " takes a number that changes");
-      if (log.ambients()[item.ambient].any_autocast())
-        return Decision::forbid("a number that changes, under autocast");
-      const int number = category(item.arguments[scalar.argument].toTensor().scalar_type());
-      const bool decided =
-          std::any_of(item.slots.begin(), item.slots.end(), [&](const LogSlot& slot) {
-            if (slot.is_list || slot.values[0] < 0) return false;
-            const LoggedTensor& tensor = log.values()[slot.values[0]];
-            return !tensor.sizes.empty() && category(tensor.dtype) >= number;
-          });
-      if (!decided)
-        return Decision::forbid(item.op->name.str() +
-                                " takes a number that changes and decides about the result's type");
-    }
+// Likewise, when it is known what is copied.
+Decision graph_is_faster(const Program& program) {
+  std::unordered_set<Register> stored;
+  for (const Step& step : program.steps) stored.insert(step.into.begin(), step.into.end());
+  for (const Step& step : program.steps) {
+    if (step.op != "smelt::write" || stored.contains(step.args[0].get<Ref>().id)) continue;
+    if (step.types[0].numel().as_known().value_or(kFewElements + 1) > kFewElements)
+      return Decision::forbid("what it changes in place would be copied");
   }
   return Decision::allow();
-}
-
-// What a run-time scalar was when traced.
-at::Tensor example_of(const OpLog& log, ScalarId id) {
-  for (const LogItem& item : log.items())
-    for (const LogScalar& scalar : item.scalars)
-      if (scalar.id == id)
-        return c10::scalar_to_tensor(item.arguments[scalar.argument].toTensor().item());
-  return {};
 }
 
 // A program without generated kernels is op by op what the log is, with more around it.
@@ -96,13 +96,13 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     : log_(log, interface) {
   if (log_.ops() == 0) return;
   if (want != Want::log) {
-    const auto& [inputs, outputs, scalars, numbers, wanted_numbers] = interface;
+    const auto& [inputs, outputs, scalars, examples, numbers, wanted_numbers] = interface;
     const bool tracked = log_.uses_autograd() && !log_.has_grads();
     Decision decision = can_record(log, inputs, outputs);
     if (decision && log_.has_grads()) decision = can_step(log, outputs);
     if (decision && tracked) decision = can_train(log, inputs, outputs, want);
-    if (decision && tracked && !(scalars.empty() && numbers.empty()))
-      decision = Decision::forbid("its results take part in autograd, and a number changes");
+    if (decision && tracked && !numbers.empty())
+      decision = Decision::forbid("its results take part in autograd, and a number is read");
     if (decision && want == Want::fastest && !tracked && !log_.has_backward())
       decision = graph_is_faster(log, log_);
     if (decision) {
@@ -143,7 +143,6 @@ Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> outp
 
 Decision GraphProgram::can_record(const OpLog& log, std::span<const LogValue> inputs,
                                   std::span<const LogValue> outputs) const {
-  if (Decision decision = numbers_can_be_tensors(log); !decision) return decision;
   for (const LogItem& item : log.items())
     if (item.op == &opaque_op()) return Decision::forbid("it calls autograd or Python code");
   for (const LogItem& item : log.items())
@@ -173,24 +172,35 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
                           const CompileOptions& options) {
   std::vector<at::Tensor> examples;
   for (LogValue input : inputs) examples.push_back(log.tensor(input));
+  CompileOptions wanted = options;
   if (log_.has_grads()) {
-    std::vector<at::Tensor> scalars;
-    for (ScalarId scalar : log_.scalars()) scalars.push_back(example_of(log, scalar));
+    wanted.frozen.clear();  // an optimizer changes weights all the time
     try {
-      graph_ = RecordedGraph(std::make_shared<const RecordedGraph::Impl>(
-          record_step(log_, examples, scalars), options));
+      graph_ = RecordedGraph(
+          std::make_shared<const RecordedGraph::Impl>(record_step(log_, examples), wanted));
     } catch (const std::exception& error) {
       refusal_ = error.what();
     }
     return;
   }
-  for (ScalarId scalar : log_.scalars()) examples.push_back(example_of(log, scalar));
   const auto replay = [&](const std::vector<at::Tensor>& twins) {
-    const auto scalars = twins.begin() + std::ssize(inputs);
-    return log_.replay({twins.begin(), scalars}, {scalars, twins.end()});
+    std::vector<c10::Scalar> numbers;  // further arguments
+    for (const c10::Scalar& example : log_.scalar_examples())
+      numbers.push_back(Recorder::current()->add_number(example));
+    return log_.replay(twins, numbers);
   };
+  // Changes of an inference tensor are not counted, and could not be noticed.
+  for (size_t i = 0; i < wanted.frozen.size(); ++i)
+    if (examples[i].is_inference()) wanted.frozen[i] = false;
   try {
-    graph_ = record_as(replay, examples, {}, options);
+    graph_ = record_as(replay, examples, {}, wanted);
+    if (options.engine != Engine::native) return;
+    if (const Decision decision = graph_is_faster(graph_->impl().program->program()); !decision) {
+      graph_->impl().count_ops(-1);
+      count(Counter::graphs, -1);
+      graph_.reset();
+      refusal_ = decision.reason();
+    }
   } catch (const std::exception& error) {
     refusal_ = error.what();
   }
@@ -198,8 +208,10 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
 
 void GraphProgram::train(const OpLog& log, std::span<const LogValue> inputs,
                          std::span<const LogValue> outputs, const CompileOptions& options) {
+  CompileOptions wanted = options;
+  wanted.frozen.clear();
   try {
-    training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, options);
+    training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, wanted);
   } catch (const std::exception& error) {
     refusal_ = error.what();
   }
@@ -213,7 +225,7 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
   GeneratorStates states(log_.generators());
   try {
     for (size_t i : log_.cleared_first()) inputs[i].mutable_grad().reset();
-    for (const c10::Scalar& scalar : scalars) inputs.push_back(c10::scalar_to_tensor(scalar));
+    for (const c10::Scalar& scalar : scalars) inputs.push_back(number_as_tensor(scalar));
     auto outputs = graph_->impl().run_typed(inputs);
     if (outputs)
       for (size_t i : consumed_) mark_consumed((*outputs)[i]);
@@ -230,7 +242,7 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
 std::vector<at::Tensor> GraphProgram::run(std::vector<at::Tensor> inputs,
                                           std::span<const c10::Scalar> scalars) const {
   if (training_) {
-    if (auto outputs = training_->run(inputs)) return std::move(*outputs);
+    if (auto outputs = training_->run(inputs, scalars)) return std::move(*outputs);
   }
   if (graph_) {
     if (auto outputs = run_graph(inputs, scalars)) return std::move(*outputs);

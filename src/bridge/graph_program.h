@@ -30,7 +30,7 @@ class GraphProgram {
                const CompileOptions& options = {});
   GraphProgram(const OpLog& log, std::span<const LogValue> inputs,
                std::span<const LogValue> outputs, Want want)
-      : GraphProgram(log, LogProgram::Interface{inputs, outputs, {}, {}, {}}, want) {}
+      : GraphProgram(log, LogProgram::Interface{inputs, outputs, {}, {}, {}, {}}, want) {}
 
   // The inputs are of the types they were traced with. Thread-safe.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/dispatch/log_numbers.h"
+#include "base/number.h"
 #include "capture/dispatch/op_ambient.h"
 #include "capture/dispatch/op_log.h"
 
@@ -28,22 +28,23 @@ class LogProgram {
     std::span<const LogValue> inputs;
     std::span<const LogValue> outputs;
     std::span<const ScalarId> scalars;
+    std::span<const Number> examples;  // what the scalars are now
     std::span<const NumberStep> numbers;
     std::span<const ScalarId> wanted_numbers;
   };
   // Ops that nobody needs are left out.
   LogProgram(const OpLog& log, const Interface& interface);
   LogProgram(const OpLog& log, std::span<const LogValue> inputs, std::span<const LogValue> outputs)
-      : LogProgram(log, Interface{inputs, outputs, {}, {}, {}}) {}
+      : LogProgram(log, Interface{inputs, outputs, {}, {}, {}, {}}) {}
 
   // Under the ambient the log started with. Thread-safe. If it throws, the random generators are as
   // they were before. Mispredicted if something that the log expects does not hold.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,
                               std::span<const c10::Scalar> scalars = {}) const;
-  // The same under a recorder, on twins, from whichever ambient. `scalars`: tensors that stand for
-  // the run-time scalars; numbers_are_tensors() must hold.
+  // The same under a recorder, on twins, from whichever ambient. `scalars`: numbers of the
+  // recording (Recorder::add_number), or plain ones, which become part of it.
   std::vector<at::Tensor> replay(std::vector<at::Tensor> twins,
-                                 std::vector<at::Tensor> scalars = {}) const;
+                                 std::span<const c10::Scalar> scalars = {}) const;
 
   // A run that failed has changed nothing that the caller can see.
   bool fails_cleanly() const { return fails_cleanly_; }
@@ -58,8 +59,8 @@ class LogProgram {
   const std::vector<size_t>& cleared_first() const { return cleared_first_; }
   size_t ops() const { return steps_.size(); }
   const std::vector<ScalarId>& scalars() const { return scalars_; }
-  // All that ops do with run-time scalars is to take them as tensors.
-  bool numbers_are_tensors() const;
+  // What the run-time scalars were when the log was made.
+  const std::vector<c10::Scalar>& scalar_examples() const { return scalar_examples_; }
   const std::vector<at::Generator>& generators() const { return generators_; }
   // One line per op.
   std::string str() const;
@@ -94,14 +95,12 @@ class LogProgram {
     bool shared;  // nobody changes it or gets hold of it
   };
   enum class Mode : uint8_t { run, replay };
-  // What a run is about: registers, and the run-time scalars as numbers or, under a recorder, as
-  // tensors.
+  // What a run is about: registers, and the run-time scalars.
   struct State {
     std::vector<at::Tensor> registers;
     std::span<const c10::Scalar> scalars;
-    std::vector<at::Tensor> scalar_tensors;
-    std::vector<c10::Scalar> items;              // by LogItem::number
-    std::vector<std::optional<Number>> numbers;  // as numbers_, where it has been asked for
+    std::vector<c10::Scalar> items;                   // by LogItem::number
+    std::vector<std::optional<c10::Scalar>> numbers;  // as numbers_, where it has been asked for
   };
   struct Saved {
     std::vector<std::pair<at::Tensor, at::Tensor>> contents;  // a tensor and what was in it
@@ -118,10 +117,14 @@ class LogProgram {
   int32_t number_of(ScalarId id) const;
   void note_grads(const OpLog& log, const std::vector<bool>& live,
                   std::span<const LogValue> inputs);
-  const Number& evaluate(State& state, uint32_t number) const;
-  Number operand(State& state, const NumberStep::Operand& operand) const;
+  c10::Scalar evaluate(State& state, uint32_t number) const;
+  c10::Scalar operand(State& state, const NumberStep::Operand& operand) const;
   c10::Scalar scalar(State& state, uint32_t index) const;
   void check(const Step& step, State& state) const;
+  void read_number(const Step& step, State& state, const at::Tensor& tensor,
+                   std::vector<c10::IValue>& stack) const;
+  State begin(std::vector<at::Tensor> inputs, std::span<const c10::Scalar> scalars,
+              Mode mode) const;
   bool may_restore(const OpLog& log, const LogItem& item, LogValue written) const;
   void find_saved(const OpLog& log, const std::vector<bool>& live,
                   std::span<const LogValue> inputs);
@@ -138,8 +141,9 @@ class LogProgram {
   std::vector<Step> steps_;
   std::vector<ScalarId> scalars_;
   std::vector<NumberStep> numbers_;
-  std::vector<uint32_t> wanted_numbers_;  // into numbers_
-  size_t items_ = 0;                      // numbers that ops give
+  std::vector<uint32_t> wanted_numbers_;      // into numbers_
+  size_t items_ = 0;                          // numbers that ops give
+  std::vector<c10::Scalar> scalar_examples_;  // as scalars_
   std::vector<Constant> constants_;
   std::vector<int32_t> inputs_;   // registers
   std::vector<int32_t> outputs_;  // registers; -1: undefined

@@ -61,6 +61,7 @@ struct ProgramRequest {
   std::vector<LogValue> inputs;          // in the order that run() takes them
   std::vector<LogValue> outputs;         // likewise; an input may be among them
   std::vector<ScalarId> scalars;         // behind the inputs
+  std::vector<Number> examples;          // what the scalars are now
   std::vector<NumberStep> numbers;       // that the program reads and computes itself
   std::vector<ScalarId> wanted_numbers;  // of these, behind the outputs
   std::string backend;

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "capture/bytecode/number_ops.h"
 #include "capture/bytecode/trace.h"
 
 namespace smelt::bytecode {
@@ -246,6 +247,21 @@ void Trace::add_distinctness(TraceResult& result) const {
     if (guard.changed.size() + guard.others.size() > 1) result.distinct.push_back(std::move(guard));
 }
 
+namespace {
+
+// self.__dict__['_parameters']['weight']: how nn.Module keeps its parameters and buffers.
+bool is_module_state(const std::vector<Node>& nodes, Ref ref) {
+  const Node& node = nodes[ref];
+  if (node.kind != NodeKind::dict_item) return false;
+  const Node& dict = nodes[node.parent];
+  if (dict.kind != NodeKind::dict_item || !PyUnicode_Check(dict.key.get())) return false;
+  const bool is_state = PyUnicode_CompareWithASCIIString(dict.key.get(), "_parameters") == 0 ||
+                        PyUnicode_CompareWithASCIIString(dict.key.get(), "_buffers") == 0;
+  return is_state && nodes[dict.parent].kind == NodeKind::instance_dict;
+}
+
+}  // namespace
+
 bool Trace::make_program(TraceResult& result, const Position& position, const Request& request) {
   if (position.log == 0) return true;
   ProgramRequest wanted;
@@ -256,12 +272,15 @@ bool Trace::make_program(TraceResult& result, const Position& position, const Re
   std::unordered_map<LogValue, Ref> path_of;
   for (Ref ref : tensor_paths_)
     path_of.emplace(log_->value_of(result.nodes[ref].object.get()), ref);
+  std::string module_state;  // by input: it is a parameter or buffer of a module
   for (LogValue input : log_->used_inputs()) {
     const Ref ref = path_of.at(input);
     result.nodes[ref].guards |= kGuardTensor;
     wanted.inputs.push_back(input);
+    module_state += is_module_state(result.nodes, ref) ? '1' : '0';
     result.program_inputs.push_back(ref);
   }
+  wanted.tuning += "module_state=" + module_state + ",";
   for (ScalarId scalar : log_->used_scalars()) {
     if (result.nodes[scalar].late) {
       define_number(result.nodes, scalar, wanted, result.program_scalars);
@@ -286,7 +305,10 @@ bool Trace::make_program(TraceResult& result, const Position& position, const Re
     }
   });
   result.program_outputs.insert(result.program_outputs.end(), numbers.begin(), numbers.end());
-  for (const Ref scalar : result.program_scalars) result.nodes[scalar].guards |= kGuardType;
+  for (const Ref scalar : result.program_scalars) {
+    result.nodes[scalar].guards |= kGuardType;
+    wanted.examples.push_back(to_number(result.nodes[scalar].object.get()));
+  }
   result.program = log_->finish(wanted);
   return result.program != nullptr;
 }

@@ -5,6 +5,8 @@
 #include <internal/pycore_dict.h>
 #include <opcode.h>
 
+#include <algorithm>
+
 #include "capture/bytecode/iterators.h"
 #include "capture/bytecode/same_value.h"
 #include "capture/bytecode/trace.h"
@@ -265,6 +267,7 @@ bool holds(const GuardInstruction& instruction, PyObject* const* registers) {
              look_up(object, instruction.object, instruction.number).is_absent;
     case GuardOp::position: return position_of(object) == instruction.number;
     case GuardOp::alias: return (object == registers[instruction.second]) == instruction.expected;
+    case GuardOp::distinct: return instruction.distinct->hold(registers);
     default: return false;
   }
 }
@@ -273,6 +276,17 @@ bool holds(const GuardInstruction& instruction, PyObject* const* registers) {
 
 PyObject* find_item(PyObject* dict, PyObject* key, Py_hash_t hash) {
   return look_up(dict, key, hash).found;
+}
+
+bool DistinctRegisters::hold(PyObject* const* registers) const {
+  std::vector<PyObject*> objects;
+  objects.reserve(changed.size());
+  for (const uint32_t index : changed) objects.push_back(registers[index]);
+  std::ranges::sort(objects);
+  if (std::ranges::adjacent_find(objects) != objects.end()) return false;
+  return std::ranges::none_of(others, [&](uint32_t index) {
+    return std::ranges::binary_search(objects, registers[index]);
+  });
 }
 
 bool execute(const GuardInstruction& instruction, std::span<PyObject* const> slots,

@@ -44,9 +44,17 @@ enum class GuardOp : uint8_t {
   absent,
   alias,
   position,
+  distinct,
 };
 
 inline constexpr uint32_t kNoRegister = UINT32_MAX;
+
+// A DistinctGuard, by registers.
+struct DistinctRegisters {
+  std::vector<uint32_t> changed, others;
+
+  bool hold(PyObject* const* registers) const;
+};
 
 struct GuardInstruction {
   GuardOp op = GuardOp::constant;
@@ -61,6 +69,7 @@ struct GuardInstruction {
   PyObject* other = nullptr;     // function: its globals; attribute: the descriptor
   PyTypeObject* type = nullptr;  // attribute: of the parent
   const TensorGuard* tensor = nullptr;
+  const DistinctRegisters* distinct = nullptr;
 
   bool is_load() const { return op <= GuardOp::scalar; }
   // Its register gets a new reference; other loads borrow.

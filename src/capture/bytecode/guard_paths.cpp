@@ -174,6 +174,7 @@ std::string wanted_text(const GuardNames& names, const GuardInstruction& check) 
     case GuardOp::alias:
       return (check.expected ? "the same object as " : "not the same object as ") +
              path.text(static_cast<Ref>(check.number));
+    case GuardOp::distinct: return "no other object that is read or changed";
     default: return "there";
   }
 }
@@ -202,6 +203,7 @@ std::string found_text(const GuardInstruction& check, PyObject* object) {
       return PyFunction_Check(object) ? "another function " + constant_name(object) : show(object);
     case GuardOp::absent: return "there";
     case GuardOp::alias: return check.expected ? "another object" : "the same object";
+    case GuardOp::distinct: return "one of them, or another one is";
     default: return show(object);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <span>
 #include <unordered_map>
 
@@ -133,6 +134,7 @@ struct GuardProgram::Impl {
   std::vector<TypeLookup> lookups;
   std::vector<TypeGuard> types;
   std::vector<Object> held;
+  std::deque<DistinctRegisters> distinct;
   std::vector<std::unique_ptr<Tier0>> tiers;
   size_t guards = 0;
   bool cleared = false;
@@ -145,6 +147,7 @@ struct GuardProgram::Impl {
   void add_checks(Ref ref);
   void add_absent(const AbsentKey& absent);
   void add_alias(const AliasGuard& alias);
+  void add_distinct(const DistinctGuard& guard);
   void add_types();
   void add(GuardInstruction instruction);
   uint32_t register_of(Ref ref) const;
@@ -183,6 +186,7 @@ GuardProgram::Impl::Impl(const TraceResult& result) : lookups(result.lookups) {
     }
   }
   for (const AliasGuard& alias : result.aliases) add_alias(alias);
+  for (const DistinctGuard& guard : result.distinct) add_distinct(guard);
   for (const Ref ref : wanted) code.wanted.push_back(register_of(ref));
   code.walked.assign(code.registers, false);
   code.unsteady.assign(code.registers, false);
@@ -218,6 +222,10 @@ std::vector<bool> GuardProgram::Impl::find_needed(const TraceResult& result) con
   for (const Ref ref : wanted) needed[ref] = true;
   for (const AbsentKey& absent : result.absent) needed[absent.dict] = true;
   for (const AliasGuard& alias : result.aliases) needed[alias.a] = needed[alias.b] = true;
+  for (const DistinctGuard& guard : result.distinct) {
+    for (const Ref ref : guard.changed) needed[ref] = true;
+    for (const Ref ref : guard.others) needed[ref] = true;
+  }
   for (Ref ref = static_cast<Ref>(result.nodes.size()); ref-- > 1;) {
     const Node& node = result.nodes[ref];
     if (!is_found(node)) {
@@ -337,6 +345,22 @@ void GuardProgram::Impl::add_alias(const AliasGuard& alias) {
        .first = register_of(alias.a),
        .second = register_of(alias.b),
        .number = alias.b});
+}
+
+void GuardProgram::Impl::add_distinct(const DistinctGuard& guard) {
+  DistinctRegisters& registers = distinct.emplace_back();
+  const auto take = [&](const std::vector<Ref>& refs, std::vector<uint32_t>& into) {
+    for (const Ref ref : refs) {
+      into.push_back(register_of(ref));
+      code.depended[into.back()] = true;
+    }
+  };
+  take(guard.changed, registers.changed);
+  take(guard.others, registers.others);
+  add({.op = GuardOp::distinct,
+       .ref = guard.changed[0],
+       .first = registers.changed[0],
+       .distinct = &registers});
 }
 
 void GuardProgram::Impl::add_types() {

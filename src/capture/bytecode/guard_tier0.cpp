@@ -68,9 +68,7 @@ Tier0::Tier0(const GuardCode& code, PyObject* const* registers)
 
 void Tier0::add(const GuardInstruction& instruction, PyObject* const* registers) {
   if (!instruction.is_load()) {
-    const bool known = known_[instruction.first] != nullptr &&
-                       (instruction.op != GuardOp::alias || known_[instruction.second] != nullptr);
-    if (known && imply_check(instruction)) return;
+    if (knows_all(instruction) && imply_check(instruction)) return;
     walk(instruction);
     if (instruction.op == GuardOp::same && known_[instruction.first] == nullptr) {
       known_[instruction.first] = instruction.object;
@@ -161,6 +159,14 @@ bool Tier0::imply_type_attribute(PyObject* object) {
   return true;
 }
 
+bool Tier0::knows_all(const GuardInstruction& check) const {
+  const auto is_known = [&](uint32_t index) { return known_[index] != nullptr; };
+  if (check.op == GuardOp::distinct)
+    return std::ranges::all_of(check.distinct->changed, is_known) &&
+           std::ranges::all_of(check.distinct->others, is_known);
+  return is_known(check.first) && (check.op != GuardOp::alias || is_known(check.second));
+}
+
 // True if nothing has to be done each time, with the conditions added.
 bool Tier0::imply_check(const GuardInstruction& instruction) {
   PyObject* object = known_[instruction.first];
@@ -168,7 +174,8 @@ bool Tier0::imply_check(const GuardInstruction& instruction) {
     case GuardOp::type:
     case GuardOp::same:
     case GuardOp::equal:
-    case GuardOp::alias: return true;
+    case GuardOp::alias:
+    case GuardOp::distinct: return true;
     case GuardOp::tensor: tensors_.push_back({object, instruction.tensor}); return true;
     case GuardOp::absent: watch(instruction, object); return true;
     case GuardOp::keys:
@@ -249,6 +256,12 @@ void Tier0::walk(const GuardInstruction& instruction) {
   if (copy.op == GuardOp::slot) {
     arguments_.push_back({static_cast<size_t>(copy.number), copy.target, nullptr});
     return;
+  }
+  if (copy.op == GuardOp::distinct) {
+    DistinctRegisters& own = distinct_.emplace_back(*instruction.distinct);
+    for (uint32_t& index : own.changed) index = compact(index);
+    for (uint32_t& index : own.others) index = compact(index);
+    copy.distinct = &own;
   }
   if (copy.op == GuardOp::tensor) {
     const auto is_it = [&](const Argument& argument) { return argument.own == copy.first; };

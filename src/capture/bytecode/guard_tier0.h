@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -82,6 +83,7 @@ class Tier0 {
   bool imply_load(const GuardInstruction& instruction, PyObject* value);
   bool imply_item(const GuardInstruction& instruction, PyObject* sequence, PyObject* value);
   bool imply_check(const GuardInstruction& instruction);
+  bool knows_all(const GuardInstruction& check) const;
   bool imply_type_attribute(PyObject* type);
   void pin(uint32_t index, PyObject* object, GuardOp found_by);
   void hold(PyObject* object) { held_.push_back(Object::share(object)); }
@@ -111,6 +113,7 @@ class Tier0 {
   // arguments, then everything else.
   std::vector<Argument> arguments_;
   std::vector<GuardInstruction> walked_;
+  std::deque<DistinctRegisters> distinct_;  // of these
   std::vector<PyObject*> initial_;
   std::vector<uint32_t> made_;
   std::vector<Object> held_;

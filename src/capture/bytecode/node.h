@@ -109,6 +109,11 @@ struct AliasGuard {
   bool same = true;
 };
 
+// No object among `changed` is another one of them, or one of `others`.
+struct DistinctGuard {
+  std::vector<Ref> changed, others;
+};
+
 // An input of a step: a node, or a constant.
 struct Operand {
   Ref ref = 0;
@@ -166,6 +171,7 @@ struct TraceResult {
   std::vector<AbsentKey> absent;
   std::vector<TypeLookup> lookups;
   std::vector<AliasGuard> aliases;
+  std::vector<DistinctGuard> distinct;
   std::vector<Step> steps;  // those that matter
   Exit exit;
   Ambient ambient;                         // at the start

@@ -47,6 +47,7 @@ Segment::Segment(TraceResult result) : result_(std::move(result)), guards_(resul
   result_.absent = {};
   result_.lookups = {};
   result_.aliases = {};
+  result_.distinct = {};
 }
 
 void Segment::give_out_registers() {

@@ -224,24 +224,27 @@ void Trace::drop_unneeded_steps(TraceResult& result) const {
 
 // A change of one object must not have been a change of another one that was read.
 void Trace::add_distinctness(TraceResult& result) const {
-  std::unordered_set<Ref> changed;
+  std::unordered_set<const PyObject*> changed;
+  std::unordered_map<const PyTypeObject*, DistinctGuard> by_type;
   for (const Step& step : result.steps) {
     if (!step.effect || step.inputs.empty()) continue;
     const size_t target_at = step.kind == StepKind::call && step.inputs.size() > 1 ? 1 : 0;
     const Ref target = step.inputs[target_at].ref;
     if (target == 0 || is_made(result.nodes[target])) continue;
-    const PyObject* object = result.nodes[target].object.get();
-    if (object == nullptr || !changed.emplace(target).second) continue;
-    for (const auto& [other, tracked] : objects_) {
-      if (other == object || tracked.born || Py_TYPE(other) != Py_TYPE(object) ||
-          is_constant(other))
-        continue;
-      const Node& node = result.nodes[tracked.ref];
-      const bool is_read = node.guards != 0 || node.kind == NodeKind::slot;
-      if (is_read && !tensors().is_tensor(other))
-        result.aliases.push_back({target, tracked.ref, false});
-    }
+    PyObject* object = result.nodes[target].object.get();
+    if (object != nullptr && changed.insert(object).second)
+      by_type[Py_TYPE(object)].changed.push_back(target);
   }
+  for (const auto& [other, tracked] : objects_) {
+    const auto found = by_type.find(Py_TYPE(other));
+    if (found == by_type.end() || changed.contains(other) || tracked.born || is_constant(other))
+      continue;
+    const Node& node = result.nodes[tracked.ref];
+    const bool is_read = node.guards != 0 || node.kind == NodeKind::slot;
+    if (is_read && !tensors().is_tensor(other)) found->second.others.push_back(tracked.ref);
+  }
+  for (auto& [type, guard] : by_type)
+    if (guard.changed.size() + guard.others.size() > 1) result.distinct.push_back(std::move(guard));
 }
 
 namespace {

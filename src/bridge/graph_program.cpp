@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/counters.h"
 #include "bridge/consumed_node.h"
@@ -69,14 +70,11 @@ Decision graph_is_faster(const OpLog& log, const LogProgram& program) {
 
 // Likewise, when it is known what is copied.
 Decision graph_is_faster(const Program& program) {
+  std::unordered_set<Register> stored;
+  for (const Step& step : program.steps) stored.insert(step.into.begin(), step.into.end());
   for (const Step& step : program.steps) {
-    if (step.op != "smelt::write") continue;
-    const bool stored =
-        std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& kernel) {
-          return std::find(kernel.into.begin(), kernel.into.end(), step.args[0].get<Ref>().id) !=
-                 kernel.into.end();
-        });
-    if (!stored && step.types[0].numel().as_known().value_or(kFewElements + 1) > kFewElements)
+    if (step.op != "smelt::write" || stored.contains(step.args[0].get<Ref>().id)) continue;
+    if (step.types[0].numel().as_known().value_or(kFewElements + 1) > kFewElements)
       return Decision::forbid("what it changes in place would be copied");
   }
   return Decision::allow();

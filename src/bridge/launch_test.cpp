@@ -79,6 +79,25 @@ TEST(Launch, KeepsSmallAndOrderedWorkOnItsThread) {
   at::set_num_threads(before);
 }
 
+TEST(Launch, SharesSeveralKernelsBetweenThreads) {
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 2}) {
+    at::set_num_threads(threads);
+    std::vector<KernelCode> kernels;
+    for (int i = 0; i < 40; ++i) kernels.push_back(code(25, 1000 * (1 + i % 7)));
+    kernels.push_back(code(0, 10));
+    kernels.push_back(code(25, 1000));
+    kernels.back().ordered = true;
+    std::vector<Launch> launches;
+    for (const KernelCode& kernel : kernels) launches.push_back({.kernel = &kernel});
+    seen.runs.assign(25, 0);
+    EXPECT_FALSE(launch_all(launches, {})) << "first units report failure";
+    EXPECT_TRUE(std::ranges::all_of(seen.runs, [](int runs) { return runs == 41; }));
+    EXPECT_EQ(seen.threads.size(), threads);
+  }
+  at::set_num_threads(before);
+}
+
 std::vector<void*> finished;
 bool notes_finish(void* const* buffers, const int64_t*, const uint64_t*, int64_t begin, int64_t end,
                   std::byte*) {

@@ -71,7 +71,7 @@ TEST(Numbers, CountForTypesAsPythonsDo) {
   };
   for (Engine engine : kEngines)
     for (const at::ScalarType dtype : {at::kLong, at::kBFloat16, at::kDouble, at::kBool})
-      for (const at::IntArrayRef sizes : {at::IntArrayRef{}, at::IntArrayRef{3}}) {
+      for (const std::vector<int64_t>& sizes : {std::vector<int64_t>(), std::vector<int64_t>{3}}) {
         const at::Tensor x = at::ones(sizes, dtype);
         const Tensors out = run(*record(code, {x}, {2.5, 3}, engine), {x}, {0.25, 7});
         EXPECT_EQ(out[0].scalar_type(), (x * 0.25).scalar_type());

@@ -20,6 +20,7 @@
 #include "compile/reuse.h"
 #include "graph/alias.h"
 #include "graph/effects.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 namespace {
@@ -29,7 +30,7 @@ using Kind = loops::Buffer::Kind;
 bool unit_can_fail(const Graph& graph, const Schedule& schedule, const Unit& unit) {
   if (unit.kernel >= 0) return can_fail(schedule.kernels[unit.kernel].kernel);
   const Node& node = graph.nodes[unit.node];
-  if (node.traits.effect) return node.op == effects::kExpectNoGrad;
+  if (node.traits.effect) return node.op == effects::kExpectNoGrad || numbers::is_check(node.op);
   return !node.traits.view || !node.traits.is_pure();
 }
 

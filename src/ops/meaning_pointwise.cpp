@@ -79,11 +79,24 @@ Expr sign_bit(ElementQuery& q) {
   return x < 0.0;
 }
 
+// x, or the bound in argument i where that is more, less. Of two zeros x is kept, as torch does it:
+// a bound that is not known may be the other one.
+template <Expr (*extreme)(Expr, Expr)>
+Expr bounded(ElementQuery& q, Expr x, size_t i) {
+  const Expr bound = q.rounded(i), result = extreme(x, bound);
+  if (!is_unknown_number(q, i) || !is_floating(x.dtype())) return result;
+  return select(x == bound, x, result);
+}
+template <Expr (*extreme)(Expr, Expr)>
+Expr clamp_one(ElementQuery& q) {
+  return bounded<extreme>(q, q.computed(0), 1);
+}
+
 // clamp(self, min, max): min first, so that a max below it wins.
 Expr clamp(ElementQuery& q) {
   Expr x = q.computed(0);
-  if (!q.is_none(1)) x = max(x, q.rounded(1));
-  if (!q.is_none(2)) x = min(x, q.rounded(2));
+  if (!q.is_none(1)) x = bounded<larger>(q, x, 1);
+  if (!q.is_none(2)) x = bounded<lesser>(q, x, 2);
   return x;
 }
 
@@ -173,9 +186,9 @@ constexpr Meaning kRows[] = {
     pointwise("aten::heaviside", 2, binary<heaviside>),
     pointwise("aten::clamp", 3, clamp),
     pointwise("aten::clamp.Tensor", 3, clamp),
-    pointwise("aten::clamp_max", 2, binary<lesser>),
+    pointwise("aten::clamp_max", 2, clamp_one<lesser>),
     pointwise("aten::clamp_max.Tensor", 2, binary<lesser>),
-    pointwise("aten::clamp_min", 2, binary<larger>),
+    pointwise("aten::clamp_min", 2, clamp_one<larger>),
     pointwise("aten::clamp_min.Tensor", 2, binary<larger>),
     with_numbers(pointwise("aten::where.self", 0, where), {1, 2}),
     with_numbers(pointwise("aten::where.Scalar", 0, where), {1, 2}),

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "graph/effects.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 namespace {
@@ -35,6 +36,7 @@ class LateNodes {
 
  private:
   bool fails(NodeId node) const {
+    if (numbers::is_check(graph_.nodes[node].op)) return true;
     const Traits& traits = graph_.nodes[node].traits;
     if (roles_.role[node] == Role::call) return !traits.effect && !(traits.view && !traits.random);
     return roles_.role[node] == Role::element && may_fail(graph_, graph_.nodes[node]);

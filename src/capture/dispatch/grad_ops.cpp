@@ -54,18 +54,18 @@ TORCH_LIBRARY_FRAGMENT(smelt, m) {
 }
 
 const OpInfo& set_grad_op() {
-  static const OpInfo& info = find("smelt::set_grad");
-  return info;
+  static const OpInfo* info = &find("smelt::set_grad");
+  return *info;
 }
 
 const OpInfo& backward_op() {
-  static const OpInfo& info = find("smelt::backward");
-  return info;
+  static const OpInfo* info = &find("smelt::backward");
+  return *info;
 }
 
 const OpInfo& expect_op() {
-  static const OpInfo& info = find("smelt::expect");
-  return info;
+  static const OpInfo* info = &find("smelt::expect");
+  return *info;
 }
 
 BackwardReach reach_of(const std::vector<at::Tensor>& outputs) {

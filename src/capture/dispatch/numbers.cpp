@@ -22,13 +22,15 @@ DType dtype_of_item(DType dtype) {
 
 }  // namespace
 
-// A 0-dim tensor that counts as a number, so that an op may take it in a tensor's place.
+// A 0-dim tensor that counts as a number, so that an op may take it in a tensor's place. Only the
+// functional tensor says so: functionalization wraps nothing that is a number.
 at::Tensor Recorder::number_tensor(ValueId value) {
   at::Tensor& tensor = number_tensors_[value];
   if (tensor.defined()) return tensor;
-  const at::Tensor inner = make_tensor(value);
-  inner.unsafeGetTensorImpl()->set_wrapped_number(false);  // functionalization leaves such alone
-  tensor = at::functionalization::impl::to_functional_tensor(inner);
+  TensorType plain = graph_.type(value);
+  plain.wrapped_number = false;
+  tensor = at::functionalization::impl::to_functional_tensor(
+      at::Tensor(c10::make_intrusive<RecordingTensor>(plain, id_, value, symbols_)));
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   tensor.unsafeGetTensorImpl()
       ->unsafe_storage()

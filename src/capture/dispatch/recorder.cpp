@@ -26,6 +26,11 @@ uint64_t next_recording_id() {
   return counter.fetch_add(1, std::memory_order_relaxed);
 }
 
+// Functionalization hands what counts as a number on as it is.
+bool is_number_tensor(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->is_wrapped_number() && recording_inside(tensor);
+}
+
 }  // namespace
 
 Recorder::Recorder(RecorderOptions options)
@@ -73,15 +78,14 @@ void Recorder::try_eagerly(const Call& call) {
 }
 
 ValueId Recorder::value_of(const at::Tensor& tensor) const {
-  RecordingTensor* recording = as_recording(tensor);
+  RecordingTensor* recording =
+      is_number_tensor(tensor) ? recording_inside(tensor) : as_recording(tensor);
   SMELT_CHECK(recording && recording->recording() == id_, "a tensor of another recording");
   return recording->value();
 }
 
 ValueId Recorder::current_value(const at::Tensor& tensor) const {
-  if (as_recording(tensor)) return value_of(tensor);
-  // Functionalization hands out the wrapper of a number as it is.
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return recording_inside(tensor)->value();
+  if (as_recording(tensor) || is_number_tensor(tensor)) return value_of(tensor);
   at::functionalization::impl::sync(tensor);
   return value_of(at::functionalization::impl::from_functional_tensor(tensor));
 }
@@ -161,12 +165,8 @@ Call Recorder::make_call(const OpInfo& op, const std::vector<c10::IValue>& stack
   const ArgWriter writer{
       .tensor =
           [&](const at::Tensor& tensor) {
-            if (as_recording(tensor)) return local(value_of(tensor));
-            const bool is_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-            // Functionalization hands on the wrapper of a number as it is.
-            if (const RecordingTensor* number = is_number ? recording_inside(tensor) : nullptr)
-              return local(number->value());
-            if (is_number)
+            if (as_recording(tensor) || is_number_tensor(tensor)) return local(value_of(tensor));
+            if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
               return to_arg(c10::IValue(number_in(tensor)), c10::NumberType::get(), {});
             return local(add_constant(tensor));
           },

@@ -98,8 +98,6 @@ GraphProgram::GraphProgram(const OpLog& log, std::span<const LogValue> inputs,
     const bool tracked = log_.uses_autograd();
     Decision decision = can_record(log, inputs, outputs);
     if (decision && tracked) decision = can_train(log, inputs, outputs, want);
-    if (decision && tracked && !scalars.empty())
-      decision = Decision::forbid("its results take part in autograd, and a number changes");
     if (decision && want == Want::fastest && !tracked) decision = graph_is_faster(log, log_);
     if (decision) {
       CompileOptions wanted = options;
@@ -166,7 +164,10 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
 void GraphProgram::train(const OpLog& log, std::span<const LogValue> inputs,
                          std::span<const LogValue> outputs, const CompileOptions& options) {
   try {
-    training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, options);
+    std::vector<at::Tensor> scalars;
+    for (ScalarId scalar : log_.scalars()) scalars.push_back(example_of(log, scalar));
+    training_ =
+        std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, scalars, options);
   } catch (const std::exception& error) {
     refusal_ = error.what();
   }
@@ -175,7 +176,9 @@ void GraphProgram::train(const OpLog& log, std::span<const LogValue> inputs,
 std::vector<at::Tensor> GraphProgram::run(std::vector<at::Tensor> inputs,
                                           std::span<const c10::Scalar> scalars) const {
   if (training_) {
+    for (const c10::Scalar& scalar : scalars) inputs.push_back(c10::scalar_to_tensor(scalar));
     if (auto outputs = training_->run(inputs)) return std::move(*outputs);
+    inputs.resize(inputs.size() - scalars.size());
   }
   if (!graph_) return log_.run(std::move(inputs), scalars);
   // A dual number of forward-mode autograd has the type of a plain tensor.

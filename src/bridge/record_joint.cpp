@@ -61,7 +61,9 @@ Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& 
   std::vector<at::Tensor> seed_twins;
   for (const at::Tensor& gradient : gradients)
     seed_twins.push_back(gradient.defined() ? recorder->add_argument(gradient) : at::Tensor());
-  std::vector<at::Tensor> outputs = program.replay(twins);
+  const auto scalars = twins.end() - std::ssize(program.scalars());
+  std::vector<at::Tensor> outputs =
+      program.replay({twins.begin(), scalars}, {scalars, twins.end()});
   check_inputs(leaves, twins);
   for (const at::Tensor& twin : twins)
     if (twin.requires_grad()) wanted.push_back(twin);

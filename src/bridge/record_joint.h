@@ -10,7 +10,8 @@
 
 namespace smelt {
 
-// `inputs`: tensors of the types the log was traced with. `gradients`: one per output, of the type
+// `inputs`: tensors of the types the log was traced with, then one for each of its run-time
+// scalars. `gradients`: one per output, of the type
 // its gradient has, undefined where the output takes no part in autograd. `used`: per defined
 // gradient, does one come in there? The recording's arguments are the inputs, then the defined
 // gradients; its outputs those of the log, then one gradient for each input that requires one, none

@@ -140,11 +140,13 @@ std::optional<std::pair<size_t, size_t>> RecordedGraph::Impl::find_alias(
   return std::nullopt;
 }
 
-std::vector<at::Tensor> RecordedGraph::Impl::execute(const std::vector<at::Tensor>& inputs,
+std::vector<at::Tensor> RecordedGraph::Impl::execute(std::vector<at::Tensor> inputs,
                                                      std::vector<int64_t> symbols) const {
-  std::vector<at::Tensor> outputs = program->run(inputs, std::move(symbols));
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (returned_input[i] >= 0) outputs[i] = inputs[returned_input[i]];
+  std::vector<std::pair<size_t, at::Tensor>> returned;
+  for (size_t i = 0; i < returned_input.size(); ++i)
+    if (returned_input[i] >= 0) returned.emplace_back(i, inputs[returned_input[i]]);
+  std::vector<at::Tensor> outputs = program->run(std::move(inputs), std::move(symbols));
+  for (auto& [output, input] : returned) outputs[output] = std::move(input);
   return outputs;
 }
 
@@ -157,16 +159,16 @@ std::vector<at::Tensor> RecordedGraph::Impl::run(const std::vector<at::Tensor>& 
     throw Error(
         describe(alias->first) + " and " + describe(alias->second) +
         " share memory, which the graph changes in place; they did not when it was recorded");
-  return execute(inputs, std::move(symbols));
+  return execute(std::move(inputs), std::move(symbols));
 }
 
 std::optional<std::vector<at::Tensor>> RecordedGraph::Impl::run_typed(
-    const std::vector<at::Tensor>& arguments) const {
+    std::vector<at::Tensor> arguments) const {
   std::vector<at::Tensor> inputs;
   inputs.reserve(graph.inputs.size());
   for (const Input& input : graph.inputs) {
     if (input.source == Source::grad) return std::nullopt;
-    inputs.push_back(input.source == Source::argument ? arguments[input.index]
+    inputs.push_back(input.source == Source::argument ? std::move(arguments[input.index])
                                                       : captured[input.index]);
     if (offsets_matter_ &&
         graph.type(input.value).offset.evaluate({}) != inputs.back().storage_offset())
@@ -174,7 +176,8 @@ std::optional<std::vector<at::Tensor>> RecordedGraph::Impl::run_typed(
   }
   if (find_alias(inputs)) return std::nullopt;
   count(Counter::runs);
-  return execute(inputs, {});
+  arguments.clear();
+  return execute(std::move(inputs), {});
 }
 
 }  // namespace smelt

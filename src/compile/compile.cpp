@@ -23,11 +23,11 @@ Program lower_with_kernels(const Graph& graph, const CompileOptions& options, Re
     if (log_enabled(Log::code))
       for (const ScheduledKernel& scheduled : schedule.kernels)
         log(Log::code, "\n" + scheduled.kernel.str());
-    return lower(graph, schedule, make_kernels(schedule, options, record));
+    return lower(graph, schedule, make_kernels(schedule, options, record), options.release_inputs);
   } catch (const InternalError& error) {
     warn_once("kernels could not be made, and PyTorch's are called instead: " +
               std::string(error.what()));
-    return lower(graph);
+    return lower(graph, options.release_inputs);
   }
 }
 
@@ -42,8 +42,8 @@ Program compile(Graph& graph, CompileOptions options, Record& record) {
   run_passes(graph, options.passes, record);
 
   const auto lowering = Clock::now();
-  Program program =
-      options.schedule.kernels ? lower_with_kernels(graph, options, record) : lower(graph);
+  Program program = options.schedule.kernels ? lower_with_kernels(graph, options, record)
+                                             : lower(graph, options.release_inputs);
   record.entries.push_back({.stage = "compile",
                             .name = "lower",
                             .seconds = seconds_since(lowering),

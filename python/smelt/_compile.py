@@ -26,7 +26,7 @@ def compile(model=None, *, mode='default', backend='native', dynamic=None, fullg
     smelt.register_backend; or a function of (graph, example_inputs) that returns what is called in the graph's place.
     dynamic: whether sizes may change without a recompile; None leaves it to smelt.
     fullgraph: a graph break is a smelt.BreakError that says where it is and what to do.
-    options: a dict of 'fusion', 'max_fused_nodes', 'numerics' and 'recompile_limit'.
+    options: a dict of 'freeze', 'fusion', 'max_fused_nodes', 'numerics' and 'recompile_limit'.
     disable: returns `model` itself, as the environment variable SMELT_DISABLE=1 does for the whole process.
     """
     settings = _settings.check(mode=mode, backend=backend, dynamic=dynamic, fullgraph=fullgraph, options=options,

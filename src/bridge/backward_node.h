@@ -38,6 +38,7 @@ class BackwardNode final : public torch::autograd::Node {
   void save(const std::vector<at::Tensor>& made);
   std::vector<at::Tensor> unpack();
   std::vector<at::Tensor> forward_inputs(const std::vector<at::Tensor>& saved) const;
+  std::vector<c10::Scalar> take_numbers(std::vector<at::Tensor>& inputs) const;
   // `saved` is emptied but for inputs of the forward, and `gradients` if nobody will need them, so
   // that each is held no longer than the backward needs it.
   std::optional<List> run_compiled(List& gradients, const std::vector<bool>& used,

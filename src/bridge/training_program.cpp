@@ -14,6 +14,7 @@
 #include "bridge/evaluate.h"
 #include "bridge/record_joint.h"
 #include "graph/effects.h"
+#include "graph/numbers.h"
 #include "ops/meaning.h"
 #include "passes/narrow_draws.h"
 
@@ -59,9 +60,11 @@ std::vector<bool> values_of_outputs(const Graph& graph) {
 }
 
 // May a run of it end without a result? A kernel finds an index out of range, or divides an integer
-// by 0; an op addresses memory from its start, where inputs need not begin.
+// by 0; an op addresses memory from its start, where inputs need not begin; a number is not what
+// the graph was written down for.
 bool may_fail(const Graph& graph) {
   return std::ranges::any_of(graph.nodes, [&](const Node& node) {
+    if (numbers::is_number_op(node.op)) return true;
     if (node.op.str().find("as_strided") != std::string::npos) return true;
     const Meaning* meaning = find_meaning(node.op);
     if (!meaning || node.results.empty() || node.results[0] < 0) return false;
@@ -94,16 +97,13 @@ Decision TrainingProgram::can_train(const OpLog& log, std::span<const LogValue> 
 
 TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
                                  std::span<const LogValue> inputs,
-                                 std::span<const LogValue> outputs,
-                                 const std::vector<at::Tensor>& scalars,
-                                 const CompileOptions& options)
+                                 std::span<const LogValue> outputs, const CompileOptions& options)
     : log_(program), ambient_(log.ambients().at(0)), options_(options), outputs_(outputs.size()) {
   std::vector<at::Tensor> examples;
   for (LogValue input : inputs) {
     if (log.values()[input].requires_grad) tracked_inputs_.push_back(examples.size());
     examples.push_back(log.tensor(input));
   }
-  examples.insert(examples.end(), scalars.begin(), scalars.end());
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] < 0 || !log.values()[outputs[i]].requires_grad) continue;
     const LoggedTensor& output = log.values()[outputs[i]];
@@ -112,9 +112,10 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
       like = at::detail::empty_cpu(output.sizes, output.dtype);
     tracked_.push_back({i, like.sizes().vec(), like.strides().vec(), output.dtype});
   }
-  Recorded recorded =
-      record_joint(log_, examples, gradient_examples(), std::vector<bool>(tracked_.size(), true));
-  parts_ = {.arguments = static_cast<int32_t>(examples.size()),
+  Recorded recorded = record_joint(log_, examples, log_.scalar_examples(), gradient_examples(),
+                                   std::vector<bool>(tracked_.size(), true));
+  const size_t arguments = examples.size() + log_.scalars().size();
+  parts_ = {.arguments = static_cast<int32_t>(arguments),
             .outputs = static_cast<int32_t>(outputs_)};
   SplitGraphs split = this->split(recorded);
   if (!split.possible) throw Error(split.possible.reason());
@@ -123,7 +124,7 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
   backward_text_ = split.backward.str();
   const size_t made = split.forward.outputs.size();
   forward_ = std::make_unique<const RecordedGraph::Impl>(
-      part_of(recorded, std::move(split.forward), examples.size(), std::vector<int32_t>(made, -1)),
+      part_of(recorded, std::move(split.forward), arguments, std::vector<int32_t>(made, -1)),
       options_);
   recorded.graph = {};
   uncompiled_.emplace(std::move(split), std::move(recorded));
@@ -189,13 +190,15 @@ std::vector<at::Tensor> TrainingProgram::gradient_examples() const {
 }
 
 std::optional<std::vector<at::Tensor>> TrainingProgram::run(
-    const std::vector<at::Tensor>& inputs) const {
+    const std::vector<at::Tensor>& tensors, std::span<const c10::Scalar> scalars) const {
   if (torch::autograd::AnomalyMode::is_enabled()) return std::nullopt;  // it names ops
   // Hooks on saved tensors see, and checkpointing counts, each that eager saves.
   if (at::SavedTensorDefaultHooks::get_hooks()) return std::nullopt;
   if (at::GradMode::is_enabled() != ambient_.grad) return std::nullopt;
-  for (const at::Tensor& input : inputs)
+  for (const at::Tensor& input : tensors)
     if (input.is_inference() || input._fw_grad(0).defined()) return std::nullopt;
+  std::vector<at::Tensor> inputs = tensors;
+  for (const c10::Scalar& scalar : scalars) inputs.push_back(number_as_tensor(scalar));
   GeneratorStates states(log_.generators());
   std::vector<at::Tensor> before(inputs.size());
   {
@@ -207,6 +210,9 @@ std::optional<std::vector<at::Tensor>> TrainingProgram::run(
     made = forward_->run_typed(inputs);
   } catch (const KernelFailed&) {
     states.restore();  // the ops themselves say what is wrong
+    return std::nullopt;
+  } catch (const Mispredicted&) {
+    states.restore();
     return std::nullopt;
   } catch (...) {
     states.restore();
@@ -239,7 +245,7 @@ TrainingProgram::Backward TrainingProgram::compile_backward(SplitGraphs split,
 // the backward needs no more of it, so that what was saved will do.
 TrainingProgram::Backward TrainingProgram::record_backward(
     const std::vector<bool>& used, const std::vector<at::Tensor>& inputs) const {
-  Recorded recorded = record_joint(log_, inputs, gradient_examples(), used);
+  Recorded recorded = record_joint(log_, inputs, log_.scalar_examples(), gradient_examples(), used);
   if (is_simplified_) simplify(recorded);
   const std::vector<ValueName> names = value_names(recorded.graph);
   std::vector<bool> available;

@@ -28,14 +28,12 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
   static Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
                             std::span<const LogValue> outputs);
   // An Error where it can't be recorded. Not with the GIL held: it runs the autograd engine.
-  // `scalars`: the run-time scalars as they were, as 0-dim tensors.
   TrainingProgram(const OpLog& log, const LogProgram& program, std::span<const LogValue> inputs,
-                  std::span<const LogValue> outputs, const std::vector<at::Tensor>& scalars,
-                  const CompileOptions& options);
+                  std::span<const LogValue> outputs, const CompileOptions& options);
 
-  // Nothing if the log has to run instead; nothing is changed then. Thread-safe. The run-time
-  // scalars are the last inputs.
-  std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& inputs) const;
+  // Nothing if the log has to run instead; nothing is changed then. Thread-safe.
+  std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& inputs,
+                                             std::span<const c10::Scalar> scalars = {}) const;
 
   size_t ops() const;
   std::string str() const;
@@ -64,7 +62,7 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
   Backward compile_backward(SplitGraphs split, std::vector<size_t> saved, Recorded rest) const;
   Backward record_backward(const std::vector<bool>& used,
                            const std::vector<at::Tensor>& inputs) const;
-  // `used`: by tracked output. `inputs` gives what went into the forward. Thread-safe.
+  // `used`: by tracked output. `inputs` gives the tensors that went into the forward. Thread-safe.
   const Backward& backward_for(const std::vector<bool>& used,
                                const std::function<std::vector<at::Tensor>()>& inputs) const;
 

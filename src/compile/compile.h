@@ -26,6 +26,8 @@ struct CompileOptions {
   // The caller gives the inputs away: each is released after its last use, and its memory taken for
   // results if nobody else holds it.
   bool release_inputs = false;
+  // By argument of the recorded function: it is frozen, as PassOptions::frozen says.
+  std::vector<bool> frozen;
 };
 
 // Improves the graph in place and lowers it. A kernel that can't be compiled is no error: its nodes

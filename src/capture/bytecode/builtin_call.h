@@ -62,6 +62,15 @@ bool call_extreme_by_key(BuiltinCall& c, bool is_max, Result* result);
 // list.sort, with the values of its keywords.
 bool sort_list(BuiltinCall& c, Value list, std::span<const Value> options, Result* result);
 
+// builtin_numbers.cpp
+// All of them numbers, and one of them not known by value.
+bool are_lazy_numbers(std::span<const Value> arguments);
+// math.cos(x), int(x), abs(x) of numbers that a cached call computes again; other arguments are
+// used.
+bool call_on_numbers(BuiltinCall& c, Result* result);
+// bisect_left(sequence, x), bisect_right: what decides is how x compares.
+bool call_bisect(BuiltinCall& c, std::string_view name, Result* result);
+
 // builtin_objects.cpp: objects of C's that are not containers.
 // functools.lru_cache's wrappers
 bool call_cached_function(BuiltinCall& c, Result* result);

@@ -5,7 +5,6 @@
 #include <unordered_set>
 
 #include "capture/bytecode/object.h"
-#include "capture/bytecode/trace.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -70,6 +69,10 @@ bool is_struct_sequence(PyObject* object) {
   return fields && elements && PyLong_CheckExact(fields) && PyLong_CheckExact(elements) &&
          PyLong_AsLong(fields) == PyLong_AsLong(elements) &&
          PyLong_AsLong(elements) == PyTuple_GET_SIZE(object);
+}
+
+bool is_device(PyObject* object) {
+  return std::string_view(Py_TYPE(object)->tp_name) == "torch.device";
 }
 
 bool is_shared(PyObject* object) {

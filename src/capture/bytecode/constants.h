@@ -1,14 +1,24 @@
-// Kinds of constants; is_atom, is_fixed and is_constant are in trace.h.
+// Kinds of constants.
 #pragma once
 
 #include <Python.h>
 
 namespace smelt::bytecode {
 
+// int, float, complex, str, bytes, bool, None, Ellipsis, NotImplemented: immutable, known by value.
+// Exact types only.
+bool is_atom(PyObject* object);
+// Types, functions, builtins, modules, code, dtypes, enum members...: known by identity.
+bool is_fixed(PyObject* object);
+// An atom, a fixed object, or an exact tuple, frozenset or slice of such.
+bool is_constant(PyObject* object);
+
 // None, a bool, Ellipsis, NotImplemented.
 bool is_singleton(PyObject* object);
 // There is only one of these, or it does not matter: atoms, and the empty tuple.
 bool is_shared(PyObject* object);
+// torch.device: there may be several that are the same.
+bool is_device(PyObject* object);
 // Of a constant: code makes it anew, so that it has an identity of its own. (That of a number or a
 // str is of no interest: CPython itself keeps some of them and makes others again.)
 bool is_compound(PyObject* constant);

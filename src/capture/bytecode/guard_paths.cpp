@@ -40,6 +40,11 @@ std::string constant_name(PyObject* object) {
   return show(object);
 }
 
+std::string callee_name(PyObject* function) {
+  if (!PyCFunction_Check(function)) return constant_name(function);
+  return reinterpret_cast<PyCFunctionObject*>(function)->m_ml->ml_name;
+}
+
 bool is_text(PyObject* object, std::initializer_list<const char*> texts) {
   if (object == nullptr || !PyUnicode_Check(object)) return false;
   for (const char* text : texts) {
@@ -74,9 +79,11 @@ class Path {
       case NodeKind::type_attribute:
       case NodeKind::attribute: return parent() + "." + text_of(node.key.get());
       case NodeKind::iterated: return "what " + parent() + " goes over";
+      case NodeKind::referent: return parent() + "()";
       case NodeKind::scalar: return scalar(node);
       case NodeKind::tensor: return "<tensor " + std::to_string(node.index) + ">";
       case NodeKind::result: return "<result " + std::to_string(node.index) + ">";
+      case NodeKind::number: return "<number " + std::to_string(node.index) + ">";
     }
     return "?";
   }
@@ -107,7 +114,7 @@ class Path {
   }
 
   std::string scalar(const Node& node) const {
-    const auto operand = [&](Ref ref) { return ref != 0 ? text(ref) : show(node.key.get()); };
+    const auto operand = [&](Ref ref) { return ref != 0 ? text(ref) : "?"; };
     const std::string first = operand(node.parent);
     switch (node.op) {
       case ScalarOp::binary:
@@ -121,6 +128,10 @@ class Path {
       case ScalarOp::unary_invert: return "~" + first;
       case ScalarOp::unary_not: return "(not " + first + ")";
       case ScalarOp::is_true: return "bool(" + first + ")";
+      case ScalarOp::call: {
+        const std::string rest = node.second != 0 ? ", " + text(node.second) : "";
+        return callee_name(node.key.get()) + "(" + first + rest + ")";
+      }
     }
     return "?";
   }

@@ -51,6 +51,11 @@ bool is_size(const PyTypeObject* type) {
   return type->tp_base == &PyTuple_Type && std::string_view(type->tp_name) == "torch.Size";
 }
 
+// Made anew whenever someone asks for one.
+bool is_device(const PyTypeObject* type) {
+  return std::string_view(type->tp_name) == "torch.device";
+}
+
 using Element = std::pair<Py_hash_t, PyObject*>;
 
 std::vector<Element> elements_of(PyObject* set) {
@@ -99,7 +104,7 @@ bool same_value(PyObject* a, PyObject* b) {
   if (type == &PyFrozenSet_Type) return same_elements(a, b);
   if (type == &PySlice_Type) return same_slice(a, b);
   if (type == &PyRange_Type) return same_range(a, b);
-  return false;
+  return is_device(type) && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
 }
 
 bool same_elements(PyObject* a, PyObject* b) {

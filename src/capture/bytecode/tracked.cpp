@@ -1,0 +1,26 @@
+#include "capture/bytecode/tracked.h"
+
+#include <functional>
+
+namespace smelt::bytecode {
+
+int64_t length_of(PyObject* object) {
+  if (PyList_Check(object) || PyTuple_Check(object)) return Py_SIZE(object);
+  if (PyDict_Check(object)) return PyDict_GET_SIZE(object);
+  if (PyAnySet_Check(object)) return PySet_GET_SIZE(object);
+  return -1;
+}
+
+Object keys_of(PyObject* dict) {
+  Object list = Object::steal(PyDict_Keys(dict));
+  return Object::steal(PyList_AsTuple(list.get()));
+}
+
+size_t PathHash::operator()(const PathKey& key) const {
+  size_t hash = std::hash<void*>()(key.key);
+  hash = hash * 31 + key.parent;
+  hash = hash * 31 + static_cast<size_t>(key.index);
+  return hash * 31 + static_cast<size_t>(key.kind);
+}
+
+}  // namespace smelt::bytecode

@@ -1,0 +1,71 @@
+// What a trace keeps about the objects it knows, and of its own state: plain data.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "capture/bytecode/lazy_elements.h"
+#include "capture/bytecode/node.h"
+#include "capture/bytecode/overlay.h"
+
+namespace smelt::bytecode {
+
+// len() of a list, tuple, dict or set; -1: it is none.
+int64_t length_of(PyObject* object);
+// A tuple of the keys, in order.
+Object keys_of(PyObject* dict);
+
+// What a trace keeps about one object.
+struct Tracked {
+  Object object;
+  Ref ref = 0;
+  bool born = false;
+  bool known = false;         // own(): contents are guarded or our own
+  int64_t length = -1;        // of an outside container when first seen
+  Overlay overlay;            // what was written: items of a dict or list, fields of other objects
+  Object keys_before;         // dict: tuple of the keys before the first change
+  bool cell_written = false;  // cell: its contents have `cell_ref`
+  Ref cell_ref = 0;
+  bool transient = false;             // can't be made again
+  std::optional<LogTrouble> refusal;  // a tensor that the log can't follow
+  Value iterated;                     // iterator: over this
+  bool shrunk = false;                // dict: something was deleted from it
+  LazyElements lazy;
+};
+
+// A guard in the order of the run, so that those behind the last checkpoint can be left out.
+struct GuardEntry {
+  Ref ref;
+  uint16_t bits;
+  bool truth;
+};
+
+// How far each part of the account is.
+struct Position {
+  size_t steps = 0, log = 0, guards = 0, absent = 0, lookups = 0, aliases = 0;
+};
+
+// A place in front of which the trace can end.
+struct Checkpoint {
+  int offset = -1;
+  int depth = 0;
+  Position position;
+  std::vector<Value> slots;
+  std::vector<Object> held;
+  std::vector<int> iterator_at;  // per slot, -1: no iterator
+};
+
+// By which a path is found again.
+struct PathKey {
+  NodeKind kind;
+  Ref parent;
+  PyObject* key;
+  int index;
+  bool operator==(const PathKey&) const = default;
+};
+
+struct PathHash {
+  size_t operator()(const PathKey& key) const;
+};
+
+}  // namespace smelt::bytecode

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 namespace smelt {
 
@@ -101,15 +102,18 @@ BackwardNode::List BackwardNode::apply(List&& gradients) {
   used.reserve(gradients.size());
   for (const at::Tensor& gradient : gradients) used.push_back(gradient.defined());
   if (std::ranges::none_of(used, std::identity())) return List(program_->tracked_inputs_.size());
-  const std::vector<at::Tensor> saved = unpack();
+  std::vector<at::Tensor> saved = unpack();
+  if (std::exchange(releases_, false))
+    for (size_t i = 0; i < saved_.size(); ++i)
+      if (program_->saved_[i].from == SavedValue::From::output) saved_[i].reset_data();
   if (!at::GradMode::is_enabled())
     if (auto found = run_compiled(gradients, used, saved)) return std::move(*found);
   return run_log(gradients, saved);
 }
 
-std::optional<BackwardNode::List> BackwardNode::run_compiled(
-    const List& gradients, const std::vector<bool>& used,
-    const std::vector<at::Tensor>& saved) const {
+std::optional<BackwardNode::List> BackwardNode::run_compiled(List& gradients,
+                                                             const std::vector<bool>& used,
+                                                             std::vector<at::Tensor>& saved) const {
   for (const at::Tensor& gradient : gradients)
     if (gradient.defined() &&
         (gradient.layout() != c10::kStrided || gradient._fw_grad(0).defined() ||
@@ -123,22 +127,35 @@ std::optional<BackwardNode::List> BackwardNode::run_compiled(
   if (!backward.compiled) return std::nullopt;
   std::vector<at::Tensor> arguments;
   arguments.reserve(backward.saved.size() + gradients.size());
-  for (size_t i : backward.saved) arguments.push_back(saved[i]);
+  for (size_t i : backward.saved) {
+    if (program_->saved_[i].from == SavedValue::From::input)
+      arguments.push_back(saved[i]);
+    else if (program_->saved_is_tracked_[i])  // its memory may become a gradient's
+      arguments.push_back(saved[i].tensor_data());
+    else
+      arguments.push_back(std::move(saved[i]));
+  }
   for (size_t i = 0; i < gradients.size(); ++i) {
     const TrainingProgram::Gradient& type = program_->tracked_[i];
-    at::Tensor gradient = gradients[i];
+    at::Tensor gradient = backward.may_fail ? gradients[i] : std::move(gradients[i]);
     if (!gradient.defined() || gradient.strides() != type.strides || gradient.is_conj() ||
         gradient.is_neg()) {
-      gradient = at::empty_strided(type.sizes, type.strides, at::dtype(type.dtype));
-      if (used[i]) gradient.copy_(gradients[i]);
+      at::Tensor dense = at::empty_strided(type.sizes, type.strides, at::dtype(type.dtype));
+      if (used[i]) dense.copy_(gradient);
+      gradient = std::move(dense);
     }
     arguments.push_back(std::move(gradient));
   }
+  // Those that this backward does not take.
+  for (size_t i = 0; i < saved.size(); ++i)
+    if (program_->saved_[i].from == SavedValue::From::output) saved[i].reset();
   try {
-    return backward.compiled->run_typed(arguments);
+    return backward.compiled->run_typed(std::move(arguments));
   } catch (const KernelFailed&) {
-    return std::nullopt;  // the ops themselves say what is wrong
+    if (!backward.may_fail) throw;  // the gradients are given away
+    return std::nullopt;            // the ops themselves say what is wrong
   } catch (const Mispredicted&) {
+    if (!backward.may_fail) throw;
     return std::nullopt;
   }
 }
@@ -146,10 +163,11 @@ std::optional<BackwardNode::List> BackwardNode::run_compiled(
 BackwardNode::List BackwardNode::run_log(const List& gradients,
                                          const std::vector<at::Tensor>& saved) {
   for (size_t i = 0; i < inputs_.size(); ++i)
-    TORCH_CHECK(!inputs_[i].defined() || inputs_[i]._version() == versions_[i],
-                "one of the variables needed for gradient computation has been modified by an "
-                "inplace operation: an input of a compiled function, whose backward is computed "
-                "anew from its inputs here (for create_graph=True, for instance)");
+    TORCH_CHECK(
+        !inputs_[i].defined() || program_->is_scratch_[i] || inputs_[i]._version() == versions_[i],
+        "one of the variables needed for gradient computation has been modified by an "
+        "inplace operation: an input of a compiled function, whose backward is computed "
+        "anew from its inputs here (for create_graph=True, for instance)");
   const bool create_graph = at::GradMode::is_enabled();
   std::vector<at::Tensor> inputs = forward_inputs(saved);
   const std::vector<c10::Scalar> numbers = take_numbers(inputs);

@@ -30,6 +30,7 @@ class BackwardNode final : public torch::autograd::Node {
                      GeneratorStates states);
 
   List apply(List&& gradients) override;
+  void will_release_variables() override { releases_ = true; }
   void release_variables() override;
   std::string name() const override { return "SmeltBackward"; }
 
@@ -38,8 +39,10 @@ class BackwardNode final : public torch::autograd::Node {
   std::vector<at::Tensor> unpack();
   std::vector<at::Tensor> forward_inputs(const std::vector<at::Tensor>& saved) const;
   std::vector<c10::Scalar> take_numbers(std::vector<at::Tensor>& inputs) const;
-  std::optional<List> run_compiled(const List& gradients, const std::vector<bool>& used,
-                                   const std::vector<at::Tensor>& saved) const;
+  // `saved` is emptied but for inputs of the forward, and `gradients` if nobody will need them, so
+  // that each is held no longer than the backward needs it.
+  std::optional<List> run_compiled(List& gradients, const std::vector<bool>& used,
+                                   std::vector<at::Tensor>& saved) const;
   List run_log(const List& gradients, const std::vector<at::Tensor>& saved);
 
   const std::shared_ptr<const TrainingProgram> program_;
@@ -48,6 +51,7 @@ class BackwardNode final : public torch::autograd::Node {
   std::vector<uint32_t> versions_;
   std::vector<torch::autograd::SavedVariable> saved_;
   GeneratorStates states_;
+  bool releases_ = false;  // what is saved is not needed after this run
   bool released_ = false;
 };
 

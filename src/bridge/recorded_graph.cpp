@@ -179,16 +179,17 @@ std::optional<std::pair<size_t, size_t>> RecordedGraph::Impl::find_alias(
 }
 
 std::vector<at::Tensor> RecordedGraph::Impl::execute(const LinkedProgram& linked,
-                                                     const std::vector<at::Tensor>& inputs,
+                                                     std::vector<at::Tensor> inputs,
                                                      std::vector<int64_t> symbols) const {
-  std::vector<at::Tensor> all = inputs;
+  std::vector<std::pair<size_t, at::Tensor>> returned;
+  for (size_t i = 0; i < returned_input.size(); ++i)
+    if (returned_input[i] >= 0) returned.emplace_back(i, inputs[returned_input[i]]);
   if (preparation) {
     const std::shared_ptr<const std::vector<at::Tensor>> prepared = preparation->results(inputs);
-    all.insert(all.end(), prepared->begin(), prepared->end());
+    inputs.insert(inputs.end(), prepared->begin(), prepared->end());
   }
-  std::vector<at::Tensor> outputs = linked.run(std::move(all), std::move(symbols));
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (returned_input[i] >= 0) outputs[i] = inputs[returned_input[i]];
+  std::vector<at::Tensor> outputs = linked.run(std::move(inputs), std::move(symbols));
+  for (auto& [output, input] : returned) outputs[output] = std::move(input);
   return outputs;
 }
 
@@ -210,13 +211,13 @@ std::vector<at::Tensor> RecordedGraph::Impl::run(const std::vector<at::Tensor>& 
 }
 
 std::optional<std::vector<at::Tensor>> RecordedGraph::Impl::run_typed(
-    const std::vector<at::Tensor>& arguments) const {
+    std::vector<at::Tensor> arguments) const {
   std::vector<at::Tensor> inputs;
   inputs.reserve(graph.inputs.size());
   for (const Input& input : graph.inputs) {
     if (input.source == Source::grad) return std::nullopt;
     if (is_prepared(input)) break;
-    inputs.push_back(input.source == Source::argument ? arguments[input.index]
+    inputs.push_back(input.source == Source::argument ? std::move(arguments[input.index])
                                                       : captured[input.index]);
     if (offsets_matter_ &&
         graph.type(input.value).offset.evaluate({}) != inputs.back().storage_offset())
@@ -224,7 +225,8 @@ std::optional<std::vector<at::Tensor>> RecordedGraph::Impl::run_typed(
   }
   if (find_alias(inputs)) return std::nullopt;
   count(Counter::runs);
-  return execute(*program, inputs, {});
+  arguments.clear();
+  return execute(*program, std::move(inputs), {});
 }
 
 }  // namespace smelt

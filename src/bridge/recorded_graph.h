@@ -22,7 +22,8 @@ struct RecordedGraph::Impl {
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments) const;
   // For a caller who knows that types and default dtype are the recorded ones. Nothing if the graph
   // does not hold for these arguments all the same: they share memory, or lie elsewhere in it.
-  std::optional<std::vector<at::Tensor>> run_typed(const std::vector<at::Tensor>& arguments) const;
+  // Those that are moved in are held no longer than needed, if it is compiled with release_inputs.
+  std::optional<std::vector<at::Tensor>> run_typed(std::vector<at::Tensor> arguments) const;
 
   // Adds its ops to smelt.stats(), or takes them back (-1): it is not run after all.
   void count_ops(int64_t sign) const;
@@ -47,8 +48,7 @@ struct RecordedGraph::Impl {
   // An input that shares memory with one that the program changes, and that one.
   std::optional<std::pair<size_t, size_t>> find_alias(const std::vector<at::Tensor>& inputs) const;
   std::vector<int64_t> bind_symbols(const std::vector<at::Tensor>& inputs) const;
-  std::vector<at::Tensor> execute(const LinkedProgram& linked,
-                                  const std::vector<at::Tensor>& inputs,
+  std::vector<at::Tensor> execute(const LinkedProgram& linked, std::vector<at::Tensor> inputs,
                                   std::vector<int64_t> symbols) const;
   std::string describe(size_t input) const;
 

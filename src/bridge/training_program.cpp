@@ -7,11 +7,16 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/log.h"
 #include "bridge/backward_node.h"
+#include "bridge/evaluate.h"
 #include "bridge/record_joint.h"
 #include "graph/effects.h"
+#include "graph/numbers.h"
+#include "ops/meaning.h"
+#include "passes/narrow_draws.h"
 
 namespace smelt {
 namespace {
@@ -37,10 +42,35 @@ std::vector<size_t> written_inputs(const Graph& graph) {
   return written;
 }
 
-// How a value comes about, with the numbers of what it is made of.
-std::string definition(const Graph& graph, ValueId value) {
-  const NodeId node = graph.values[value].node;
-  return node < 0 ? graph.type(value).str() : str(graph, graph.nodes[node]);
+// By value: do the outputs depend on it? Effects are no outputs.
+std::vector<bool> values_of_outputs(const Graph& graph) {
+  std::vector<bool> needed(graph.values.size());
+  for (ValueId output : graph.outputs)
+    if (output >= 0) needed[output] = true;
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    if (std::ranges::none_of(node.results, [&](ValueId v) { return v >= 0 && needed[v]; }))
+      continue;
+    for (const Arg& arg : node.args)
+      each_ref(arg, [&](Ref ref) {
+        if (ref.id >= 0) needed[ref.id] = true;
+      });
+  }
+  return needed;
+}
+
+// May a run of it end without a result? A kernel finds an index out of range, or divides an integer
+// by 0; an op addresses memory from its start, where inputs need not begin; a number is not what
+// the graph was written down for.
+bool may_fail(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [&](const Node& node) {
+    if (numbers::is_number_op(node.op)) return true;
+    if (node.op.str().find("as_strided") != std::string::npos) return true;
+    const Meaning* meaning = find_meaning(node.op);
+    if (!meaning || node.results.empty() || node.results[0] < 0) return false;
+    if (meaning->pattern != Pattern::pointwise) return meaning->pattern == Pattern::gather;
+    return meaning->operands > 1 && is_integral(graph.type(node.results[0]).dtype);
+  });
 }
 
 }  // namespace
@@ -85,18 +115,12 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
   Recorded recorded = record_joint(log_, examples, log_.scalar_examples(), gradient_examples(),
                                    std::vector<bool>(tracked_.size(), true));
   const size_t arguments = examples.size() + log_.scalars().size();
-  SplitGraphs split =
-      split_joint(recorded.graph, static_cast<int32_t>(arguments), static_cast<int32_t>(outputs_));
+  parts_ = {.arguments = static_cast<int32_t>(arguments),
+            .outputs = static_cast<int32_t>(outputs_)};
+  SplitGraphs split = this->split(recorded);
   if (!split.possible) throw Error(split.possible.reason());
-  saved_ = split.saved;
-  for (const SavedValue& saved : saved_) {
-    definitions_.push_back(definition(recorded.graph, saved.value));
-    saved_is_tracked_.push_back(saved.from == SavedValue::From::output &&
-                                std::ranges::any_of(tracked_, [&](const Gradient& gradient) {
-                                  return static_cast<int32_t>(gradient.output) == saved.index;
-                                }));
-  }
-  written_ = written_inputs(split.forward);
+  describe_saved(recorded.graph, split.saved);
+  find_written(split.forward);
   backward_text_ = split.backward.str();
   const size_t made = split.forward.outputs.size();
   forward_ = std::make_unique<const RecordedGraph::Impl>(
@@ -104,6 +128,57 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
       options_);
   recorded.graph = {};
   uncompiled_.emplace(std::move(split), std::move(recorded));
+}
+
+// Kernels compute simple ops: what of a compound one is worth saving is seen in its pieces.
+void TrainingProgram::simplify(Recorded& recorded) const {
+  PassOptions passes = options_.passes;
+  passes.decompose = true;
+  passes.evaluate = [&](const Graph& in, const Node& node) {
+    return evaluate_node(in, node, recorded.opaque);
+  };
+  Record record;
+  run_passes(recorded.graph, passes, record);
+  narrow_draws(recorded.graph);
+}
+
+SplitGraphs TrainingProgram::split(Recorded& recorded) {
+  kept_ = kept_by_eager(recorded.graph, parts_);
+  const std::vector<bool> matters = values_of_outputs(recorded.graph);
+  is_scratch_.resize(parts_.arguments);
+  for (const Input& input : recorded.graph.inputs)
+    if (input.source == Source::argument && input.index < parts_.arguments)
+      is_scratch_[input.index] = !matters[input.value];
+  Graph as_recorded = recorded.graph;
+  simplify(recorded);
+  is_simplified_ = true;
+  SplitGraphs split = split_joint(recorded.graph, parts_, kept_);
+  if (split.possible) return split;
+  is_simplified_ = false;
+  recorded.graph = std::move(as_recorded);
+  return split_joint(recorded.graph, parts_, kept_);
+}
+
+void TrainingProgram::describe_saved(const Graph& joint, const std::vector<SavedValue>& saved) {
+  const std::vector<ValueName> names = value_names(joint);
+  saved_ = saved;
+  for (const SavedValue& value : saved_) {
+    names_.push_back(names[value.value]);
+    saved_is_tracked_.push_back(value.from == SavedValue::From::output &&
+                                std::ranges::any_of(tracked_, [&](const Gradient& gradient) {
+                                  return static_cast<int32_t>(gradient.output) == value.index;
+                                }));
+  }
+}
+
+void TrainingProgram::find_written(const Graph& forward) {
+  written_ = written_inputs(forward);
+  std::vector<bool> is_written(is_scratch_.size());
+  for (size_t input : written_) {
+    is_written[input] = true;
+    if (!is_scratch_[input]) changed_.push_back(input);
+  }
+  for (size_t i = 0; i < is_scratch_.size(); ++i) is_scratch_[i] = is_scratch_[i] && is_written[i];
 }
 
 std::vector<at::Tensor> TrainingProgram::gradient_examples() const {
@@ -128,7 +203,7 @@ std::optional<std::vector<at::Tensor>> TrainingProgram::run(
   std::vector<at::Tensor> before(inputs.size());
   {
     const at::NoGradGuard no_grad;
-    for (size_t input : written_) before[input] = inputs[input].clone();
+    for (size_t input : changed_) before[input] = inputs[input].clone();
   }
   std::optional<std::vector<at::Tensor>> made;
   try {
@@ -151,37 +226,37 @@ std::optional<std::vector<at::Tensor>> TrainingProgram::run(
 }
 
 TrainingProgram::Backward TrainingProgram::compile_backward(SplitGraphs split,
+                                                            std::vector<size_t> saved,
                                                             Recorded rest) const {
   Backward backward;
-  for (const SavedValue& needed : split.saved) {
-    const auto saved = std::ranges::find(saved_, needed.value, &SavedValue::value);
-    if (saved == saved_.end()) return {};
-    backward.saved.push_back(saved - saved_.begin());
-  }
+  backward.saved = std::move(saved);
   const size_t arguments = split.saved.size() + tracked_.size();
+  CompileOptions options = options_;
+  options.release_inputs = true;
   // Arguments are inputs in their order.
   backward.compiled = std::make_unique<const RecordedGraph::Impl>(
       part_of(rest, std::move(split.backward), arguments, std::move(split.returned_argument)),
-      options_);
+      std::move(options));
+  backward.may_fail = may_fail(backward.compiled->graph);
   return backward;
 }
 
-// The forward's part of this recording is the one that was recorded before, number by number, and
-// with fewer gradients the backward reads less of it.
+// The forward's part of this recording is the one that was recorded before. With fewer gradients
+// the backward needs no more of it, so that what was saved will do.
 TrainingProgram::Backward TrainingProgram::record_backward(
     const std::vector<bool>& used, const std::vector<at::Tensor>& inputs) const {
   Recorded recorded = record_joint(log_, inputs, log_.scalar_examples(), gradient_examples(), used);
-  SplitGraphs split =
-      split_joint(recorded.graph, static_cast<int32_t>(inputs.size() + log_.scalars().size()),
-                  static_cast<int32_t>(outputs_));
+  if (is_simplified_) simplify(recorded);
+  const std::vector<ValueName> names = value_names(recorded.graph);
+  std::vector<bool> available;
+  for (const ValueName& name : names)
+    available.push_back(std::ranges::find(names_, name) != names_.end());
+  SplitGraphs split = split_joint(recorded.graph, parts_, kept_, available);
   if (!split.possible) return {};
-  for (const SavedValue& needed : split.saved) {
-    const auto saved = std::ranges::find(saved_, needed.value, &SavedValue::value);
-    if (saved == saved_.end() ||
-        definitions_[saved - saved_.begin()] != definition(recorded.graph, needed.value))
-      return {};
-  }
-  return compile_backward(std::move(split), std::move(recorded));
+  std::vector<size_t> saved;
+  for (const SavedValue& needed : split.saved)
+    saved.push_back(std::ranges::find(names_, names[needed.value]) - names_.begin());
+  return compile_backward(std::move(split), std::move(saved), std::move(recorded));
 }
 
 const TrainingProgram::Backward& TrainingProgram::backward_for(
@@ -193,7 +268,9 @@ const TrainingProgram::Backward& TrainingProgram::backward_for(
     if (std::ranges::all_of(used, std::identity())) {
       auto [split, rest] = std::move(*uncompiled_);
       uncompiled_.reset();
-      it->second = compile_backward(std::move(split), std::move(rest));
+      std::vector<size_t> saved(split.saved.size());
+      std::iota(saved.begin(), saved.end(), 0);
+      it->second = compile_backward(std::move(split), std::move(saved), std::move(rest));
     } else {
       it->second = record_backward(used, inputs());
     }

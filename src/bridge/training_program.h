@@ -18,6 +18,7 @@
 #include "bridge/recorded_graph.h"
 #include "compile/compile.h"
 #include "passes/split_joint.h"
+#include "passes/value_names.h"
 
 namespace smelt {
 
@@ -50,10 +51,15 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
   struct Backward {
     std::unique_ptr<const RecordedGraph::Impl> compiled;  // none: the log has to do it
     std::vector<size_t> saved;                            // which of the saved tensors it takes
+    bool may_fail = false;                                // a run may end without a result
   };
 
   std::vector<at::Tensor> gradient_examples() const;
-  Backward compile_backward(SplitGraphs split, Recorded rest) const;
+  void simplify(Recorded& recorded) const;
+  SplitGraphs split(Recorded& recorded);
+  void find_written(const Graph& forward);
+  void describe_saved(const Graph& joint, const std::vector<SavedValue>& saved);
+  Backward compile_backward(SplitGraphs split, std::vector<size_t> saved, Recorded rest) const;
   Backward record_backward(const std::vector<bool>& used,
                            const std::vector<at::Tensor>& inputs) const;
   // `used`: by tracked output. `inputs` gives the tensors that went into the forward. Thread-safe.
@@ -67,9 +73,14 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
   std::vector<size_t> tracked_inputs_;  // that require gradients
   std::vector<Gradient> tracked_;       // outputs that do
   std::vector<size_t> written_;         // inputs that the forward changes
+  std::vector<size_t> changed_;         // of those, the ones whose contents matter to its results
+  std::vector<bool> is_scratch_;        // by input: written, and what it holds does not matter
+  JointParts parts_;
+  KeptTensors kept_;
+  bool is_simplified_ = false;  // the joint graph was split behind its passes
   std::vector<SavedValue> saved_;
-  std::vector<bool> saved_is_tracked_;    // of saved_: it is an output that requires a gradient
-  std::vector<std::string> definitions_;  // of saved_
+  std::vector<bool> saved_is_tracked_;  // of saved_: it is an output that requires a gradient
+  std::vector<ValueName> names_;        // of saved_
   std::unique_ptr<const RecordedGraph::Impl> forward_;
   std::string backward_text_;
   mutable std::mutex mutex_;

@@ -24,11 +24,11 @@ Program lower_with_kernels(const Graph& graph, const CompileOptions& options, Re
     if (log_enabled(Log::code))
       for (const ScheduledKernel& scheduled : schedule.kernels)
         log(Log::code, "\n" + scheduled.kernel.str());
-    return lower(graph, schedule, make_kernels(schedule, options, record));
+    return lower(graph, schedule, make_kernels(schedule, options, record), options.release_inputs);
   } catch (const InternalError& error) {
     warn_once("kernels could not be made, and PyTorch's are called instead: " +
               std::string(error.what()));
-    return lower(graph);
+    return lower(graph, options.release_inputs);
   }
 }
 
@@ -45,7 +45,8 @@ Program compile(Graph& graph, CompileOptions options, Record& record) {
 
   const auto lowering = Clock::now();
   const auto lowered = [&](const Graph& part) {
-    return options.schedule.kernels ? lower_with_kernels(part, options, record) : lower(part);
+    return options.schedule.kernels ? lower_with_kernels(part, options, record)
+                                    : lower(part, options.release_inputs);
   };
   Program program = lowered(graph);
   if (preparation) program.preparation = std::make_shared<const Program>(lowered(*preparation));

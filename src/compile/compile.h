@@ -23,6 +23,9 @@ struct CompileOptions {
   Engine engine = Engine::calls;
   ScheduleOptions schedule;
   CpuOptions cpu;
+  // The caller gives the inputs away: each is released after its last use, and its memory taken for
+  // results if nobody else holds it.
+  bool release_inputs = false;
   // By argument of the recorded function: it is frozen, as PassOptions::frozen says.
   std::vector<bool> frozen;
 };
@@ -33,8 +36,9 @@ Program compile(Graph& graph, CompileOptions options, Record& record);
 
 // One step per node; registers released after their last use; symbols bound to input dimensions. An
 // Error if a symbol stands in no input.
-Program lower(const Graph& graph);
+Program lower(const Graph& graph, bool release_inputs = false);
 // The same for a schedule whose kernels are these.
-Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelCode> kernels);
+Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelCode> kernels,
+              bool release_inputs = false);
 
 }  // namespace smelt

@@ -51,11 +51,13 @@ Access access_of(const Graph& graph, const Schedule& schedule, const Unit& unit)
 
 // By value: the position of the last unit that reads it, -1 if none does, kForever for what
 // outlives the steps.
-std::vector<int> last_readers(const Graph& graph, const std::vector<Access>& accesses) {
+std::vector<int> last_readers(const Graph& graph, const std::vector<Access>& accesses,
+                              bool release_inputs) {
   std::vector<int> last(graph.values.size(), -1);
   for (size_t i = 0; i < accesses.size(); ++i)
     for (ValueId value : accesses[i].reads) last[value] = static_cast<int>(i);
-  for (const Input& input : graph.inputs) last[input.value] = kForever;
+  if (!release_inputs)
+    for (const Input& input : graph.inputs) last[input.value] = kForever;
   for (const Constant& constant : graph.constants) last[constant.value] = kForever;
   for (ValueId output : graph.outputs) {
     if (output >= 0) last[output] = kForever;
@@ -83,7 +85,7 @@ SymbolBinding bind(const Graph& graph, int symbol) {
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const Schedule& schedule)
+  Lowering(const Graph& graph, const Schedule& schedule, bool release_inputs)
       : graph_(graph),
         schedule_(schedule),
         in_place_(stored_in_place(graph, schedule)),
@@ -91,7 +93,7 @@ class Lowering {
         visible_(visible_views(graph)),
         register_of_(graph.values.size(), -1) {
     for (const Unit& unit : schedule.order) accesses_.push_back(access_of(graph, schedule, unit));
-    last_reader_ = last_readers(graph, accesses_);
+    last_reader_ = last_readers(graph, accesses_, release_inputs);
   }
 
   Program run(std::vector<KernelCode> kernels) {
@@ -216,15 +218,16 @@ class Lowering {
 
 }  // namespace
 
-Program lower(const Graph& graph) {
+Program lower(const Graph& graph, bool release_inputs) {
   Schedule schedule;
   for (size_t i = 0; i < graph.nodes.size(); ++i)
     schedule.order.push_back({.node = static_cast<NodeId>(i)});
-  return lower(graph, schedule, {});
+  return lower(graph, schedule, {}, release_inputs);
 }
 
-Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelCode> kernels) {
-  return Lowering(graph, schedule).run(std::move(kernels));
+Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelCode> kernels,
+              bool release_inputs) {
+  return Lowering(graph, schedule, release_inputs).run(std::move(kernels));
 }
 
 }  // namespace smelt

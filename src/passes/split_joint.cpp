@@ -1,31 +1,119 @@
-// The forward is all that its outputs need, and every effect and random draw. The backward is what
-// is left of what the gradients need. A value of the forward that the backward reads is saved,
-// except that a view is made again from what it shows: a saved view would be a second tensor on
-// memory that is saved anyway.
+// The forward is all that its outputs and what is saved need, and every effect and random draw. The
+// backward is what the gradients need and is not saved: what is computed of gradients that come in,
+// and what is cheaper to compute again than to keep.
 //
-// Rules for whoever changes it: nothing is computed twice but views; nothing random or with an
-// effect stands in the backward; a saved tensor is never one that an effect of the forward changes.
+// Rules for whoever changes it: nothing random or with an effect stands in the backward; a saved
+// tensor is never one that an effect of the forward changes; of the caller's tensors exactly those
+// are saved that eager saves.
 #include "passes/split_joint.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "graph/alias.h"
 #include "graph/effects.h"
+#include "passes/choose_saved.h"
 #include "passes/ownership.h"
 
 namespace smelt {
 namespace {
 
+template <typename Visit>
+void each_argument(const Node& node, const Visit& visit) {
+  for (const Arg& arg : node.args)
+    each_ref(arg, [&](Ref ref) {
+      if (ref.id >= 0) visit(ref.id);
+    });
+}
+
+bool any_of_results(const Node& node, const std::vector<bool>& marked) {
+  return std::ranges::any_of(node.results,
+                             [&](ValueId value) { return value >= 0 && marked[value]; });
+}
+
+// The nodes that `needed` values are made of, and everything that is not pure; marks what these
+// read as needed, too. Nothing is looked for behind a value for which is_there holds.
+std::vector<bool> nodes_for(const Graph& graph, std::vector<bool>& needed,
+                            const std::vector<bool>& is_there, bool with_effects) {
+  std::vector<bool> in(graph.nodes.size());
+  std::vector<bool> missing = needed;
+  for (size_t i = 0; i < missing.size(); ++i) missing[i] = missing[i] && !is_there[i];
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    in[i] = (with_effects && !node.traits.is_pure()) || any_of_results(node, missing);
+    if (!in[i]) continue;
+    each_argument(node, [&](ValueId value) {
+      needed[value] = true;
+      missing[value] = !is_there[value];
+    });
+  }
+  return in;
+}
+
+// What both questions below are about.
+struct Joint {
+  Joint(const Graph& joint, JointParts parts)
+      : graph(joint),
+        parts(parts),
+        nothing(joint.values.size()),
+        argument_of(joint.values.size(), -1),
+        is_late(joint.values.size()),
+        needed_first(joint.values.size()),
+        needed_last(joint.values.size()) {
+    for (const Input& input : graph.inputs) {
+      argument_of[input.value] = input.index;
+      is_late[input.value] = input.index >= parts.arguments;
+    }
+    for (const Node& node : graph.nodes) {
+      bool late = false;
+      each_argument(node, [&](ValueId value) { late = late || is_late[value]; });
+      for (ValueId result : node.results)
+        if (result >= 0) is_late[result] = late;
+    }
+    for (size_t i = 0; i < graph.outputs.size(); ++i)
+      if (graph.outputs[i] >= 0)
+        (is_gradient(i) ? needed_last : needed_first)[graph.outputs[i]] = true;
+    in_forward = nodes_for(graph, needed_first, nothing, /*with_effects=*/true);
+    nodes_for(graph, needed_last, nothing, /*with_effects=*/false);
+  }
+
+  bool is_gradient(size_t output) const { return std::cmp_greater_equal(output, parts.outputs); }
+  bool is_argument(ValueId value) const { return argument_of[value] >= 0 && !is_late[value]; }
+  // It is there when the forward has run, and is no constant.
+  bool is_early(ValueId value) const {
+    const NodeId node = graph.values[value].node;
+    return node >= 0 ? in_forward[node] : is_argument(value);
+  }
+
+  const Graph& graph;
+  const JointParts parts;
+  const std::vector<bool> nothing;
+  // All by value.
+  std::vector<int32_t> argument_of;
+  std::vector<bool> is_late;  // computed of a gradient that comes in
+  std::vector<bool> needed_first, needed_last;
+  std::vector<bool> in_forward;  // by node
+};
+
 class Splitting {
  public:
-  Splitting(const Graph& joint, int32_t arguments, int32_t outputs)
-      : joint_(joint), arguments_(arguments), outputs_(outputs), owners_(joint) {}
+  Splitting(const Graph& joint, JointParts parts, const KeptTensors& kept)
+      : joint_(joint, parts), graph_(joint), parts_(parts), kept_(kept), owners_(joint) {}
 
-  SplitGraphs run() {
-    find_forward();
-    if (split_.possible) find_backward();
-    if (split_.possible) find_saved();
+  SplitGraphs run(const std::vector<bool>& available) {
+    check();
     if (!split_.possible) return std::move(split_);
+    find_saving(available);
+    if (auto saved =
+            choose_saved({graph_, joint_.in_forward, joint_.is_late, joint_.needed_last, saving_}))
+      is_saved_ = std::move(*saved);
+    else
+      forbid("its backward needs a tensor that is not kept");
+    if (!split_.possible) return std::move(split_);
+    if (available.empty()) keep_as_eager();
+    forward_outputs_.assign(graph_.outputs.begin(), graph_.outputs.begin() + parts_.outputs);
+    for (size_t value = 0; value < is_saved_.size(); ++value)
+      if (is_saved_[value]) save(static_cast<ValueId>(value));
     make_forward();
     make_backward();
     return std::move(split_);
@@ -36,163 +124,172 @@ class Splitting {
     if (split_.possible) split_.possible = Decision::forbid(std::move(reason));
   }
 
-  bool is_gradient(const Input& input) const { return input.index >= arguments_; }
-
-  template <typename Visit>
-  static void each_argument(const Node& node, const Visit& visit) {
-    for (const Arg& arg : node.args)
-      each_ref(arg, [&](Ref ref) {
-        if (ref.id >= 0) visit(ref.id);
-      });
-  }
-
-  void find_forward() {
-    std::vector<bool> needed(joint_.values.size());
-    for (int32_t i = 0; i < outputs_; ++i)
-      if (joint_.outputs[i] >= 0) needed[joint_.outputs[i]] = true;
-    in_forward_.resize(joint_.nodes.size());
-    for (size_t i = joint_.nodes.size(); i-- > 0;) {
-      const Node& node = joint_.nodes[i];
-      in_forward_[i] = !node.traits.is_pure() || std::ranges::any_of(node.results, [&](ValueId v) {
-        return v >= 0 && needed[v];
-      });
-      if (in_forward_[i]) each_argument(node, [&](ValueId value) { needed[value] = true; });
+  void check() {
+    for (const Node& node : graph_.nodes) {
+      if (node.op != effects::kWrite) continue;
+      const int32_t changed = joint_.argument_of[owners_.roots[node.args[0].get<Ref>().id]];
+      if (changed >= 0 && changed < parts_.arguments && kept_.arguments[changed])
+        forbid("its backward needs a tensor that the forward changes");
     }
-    is_argument_.resize(joint_.values.size());
-    for (const Input& input : joint_.inputs) {
-      is_argument_[input.value] = true;
+    for (const Input& input : graph_.inputs) {
       if (input.source != Source::argument) forbid("it reads a tensor that is no argument");
-      if (is_gradient(input) && needed[input.value])
+      if (joint_.is_late[input.value] && joint_.needed_first[input.value])
         forbid("its backward draws random numbers or changes a tensor");
     }
-    for (int32_t i = 0; i < outputs_; ++i)
-      if (joint_.outputs[i] >= 0 && is_argument_[owners_.roots[joint_.outputs[i]]])
-        forbid("an output shows the memory of an input");
-  }
-
-  void find_backward() {
-    needed_.resize(joint_.values.size());
-    for (size_t i = outputs_; i < joint_.outputs.size(); ++i)
-      if (joint_.outputs[i] >= 0) needed_[joint_.outputs[i]] = true;
-    in_backward_.resize(joint_.nodes.size());
-    for (size_t i = joint_.nodes.size(); i-- > 0;) {
-      const Node& node = joint_.nodes[i];
-      const bool read = std::ranges::any_of(
-          node.results, [&](ValueId value) { return value >= 0 && needed_[value]; });
-      if (!read) continue;
-      const bool is_view = node.traits.view && node.traits.is_pure();
-      in_backward_[i] = !in_forward_[i] || is_view;
-      if (in_backward_[i]) each_argument(node, [&](ValueId value) { needed_[value] = true; });
-    }
-    // A gradient is memory of its own, or that of the gradient it is made of.
-    for (size_t i = outputs_; i < joint_.outputs.size(); ++i) {
-      const ValueId value = joint_.outputs[i];
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const ValueId value = graph_.outputs[i];
       if (value < 0) continue;
       const ValueId root = owners_.roots[value];
-      if (is_kept(root) || is_constant(root)) forbid("a gradient is a tensor of the forward");
+      if (!joint_.is_gradient(i)) {
+        if (joint_.is_argument(root)) forbid("an output shows the memory of an input");
+        continue;
+      }
+      // A gradient is memory of its own, or that of the gradient it is made of.
+      const bool is_constant = graph_.values[root].node < 0 && joint_.argument_of[root] < 0;
+      if (joint_.is_early(root) || is_constant) forbid("a gradient is a tensor of the forward");
     }
   }
 
-  bool is_constant(ValueId value) const {
-    return joint_.values[value].node < 0 && !is_argument_[value];
-  }
-  // It is there when the forward has run, and is no constant.
-  bool is_kept(ValueId value) const {
-    const NodeId node = joint_.values[value].node;
-    if (node >= 0) return in_forward_[node];
-    return is_argument_[value] && !is_gradient(*input_of(value));
-  }
-  std::vector<Input>::const_iterator input_of(ValueId value) const {
-    return std::ranges::find(joint_.inputs, value, &Input::value);
+  void find_saving(const std::vector<bool>& available) {
+    const size_t count = graph_.values.size();
+    std::vector<bool> is_changed(count), is_gradient(count);  // by root
+    std::vector<Saving> of_output(count, Saving::costs);      // by root
+    for (const Node& node : graph_.nodes)
+      if (node.op == effects::kWrite) is_changed[owners_.roots[node.args[0].get<Ref>().id]] = true;
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      if (graph_.outputs[i] < 0) continue;
+      const ValueId root = owners_.roots[graph_.outputs[i]];
+      if (joint_.is_gradient(i))
+        is_gradient[root] = true;
+      else if (of_output[root] != Saving::free)
+        of_output[root] = kept_.outputs[i] ? Saving::free : Saving::never;
+    }
+    saving_.assign(count, Saving::never);
+    for (size_t value = 0; value < count; ++value) {
+      const ValueId root = owners_.roots[value];
+      const NodeId node = graph_.values[value].node;
+      const bool is_view = node >= 0 && graph_.nodes[node].traits.view;
+      if (is_changed[root] || owners_.mutated[value] || is_gradient[root] || is_view) continue;
+      if (!available.empty())
+        saving_[value] = available[value] ? Saving::free : Saving::never;
+      else if (const int32_t argument = joint_.argument_of[value]; argument >= 0)
+        saving_[value] =
+            argument < parts_.arguments && kept_.arguments[argument] ? Saving::free : Saving::never;
+      else
+        saving_[value] = of_output[root];
+    }
   }
 
-  void find_saved() {
-    std::vector<bool> changed(joint_.values.size());  // by root
-    for (const Node& node : joint_.nodes)
-      if (node.op == effects::kWrite) changed[owners_.roots[node.args[0].get<Ref>().id]] = true;
-    forward_outputs_.assign(joint_.outputs.begin(), joint_.outputs.begin() + outputs_);
-    for (size_t value = 0; value < joint_.values.size(); ++value) {
-      const auto id = static_cast<ValueId>(value);
-      const NodeId node = joint_.values[value].node;
-      if (!needed_[value] || !is_kept(id) || (node >= 0 && in_backward_[node])) continue;
-      if (changed[owners_.roots[value]] || owners_.mutated[value])
-        forbid("its backward needs a tensor that the forward changes");
-      save(id);
-    }
+  // A change of these before the backward is the error that it is in eager, whether they are needed
+  // here or not.
+  void keep_as_eager() {
+    const auto keep = [&](ValueId value) {
+      if (saving_[value] == Saving::free) is_saved_[value] = true;
+    };
+    for (const Input& input : graph_.inputs)
+      if (joint_.is_argument(input.value) && kept_.arguments[input.index]) keep(input.value);
+    for (int32_t i = 0; i < parts_.outputs; ++i)
+      if (graph_.outputs[i] >= 0 && kept_.outputs[i]) keep(owners_.roots[graph_.outputs[i]]);
   }
 
   void save(ValueId value) {
     SavedValue saved;
     saved.value = value;
-    if (is_argument_[value]) {
-      saved.index = input_of(value)->index;
+    if (joint_.is_argument(value)) {
+      saved.index = joint_.argument_of[value];
     } else {
       saved.from = SavedValue::From::output;
       const auto known = std::ranges::find(forward_outputs_, value);
       saved.index = static_cast<int32_t>(known - forward_outputs_.begin());
       if (known == forward_outputs_.end()) forward_outputs_.push_back(value);
-      for (int32_t i = 0; i < outputs_; ++i)
-        if (i != saved.index && joint_.outputs[i] >= 0 &&
-            owners_.roots[joint_.outputs[i]] == owners_.roots[value])
+      for (int32_t i = 0; i < parts_.outputs; ++i)
+        if (i != saved.index && graph_.outputs[i] >= 0 &&
+            owners_.roots[graph_.outputs[i]] == owners_.roots[value])
           saved.shown_by.push_back(i);
     }
     split_.saved.push_back(saved);
-    saved_.push_back(value);
   }
 
-  static void drop_unused_constants(Graph& graph, const std::vector<bool>& keep) {
+  static void keep(Graph& graph, const std::vector<bool>& nodes) {
     std::vector<bool> used(graph.values.size());
     for (size_t i = 0; i < graph.nodes.size(); ++i)
-      if (keep[i]) each_argument(graph.nodes[i], [&](ValueId value) { used[value] = true; });
+      if (nodes[i]) each_argument(graph.nodes[i], [&](ValueId value) { used[value] = true; });
     for (ValueId output : graph.outputs)
       if (output >= 0) used[output] = true;
     std::erase_if(graph.constants, [&](const Constant& constant) { return !used[constant.value]; });
+    graph.keep_nodes(nodes);
+  }
+
+  static std::vector<bool> wanted(const Graph& graph) {
+    std::vector<bool> needed(graph.values.size());
+    for (ValueId output : graph.outputs)
+      if (output >= 0) needed[output] = true;
+    return needed;
   }
 
   void make_forward() {
-    Graph& graph = split_.forward = joint_;
-    std::erase_if(graph.inputs, [&](const Input& input) { return is_gradient(input); });
+    Graph& graph = split_.forward = graph_;
+    std::erase_if(graph.inputs, [&](const Input& input) { return joint_.is_late[input.value]; });
     graph.outputs = forward_outputs_;
-    drop_unused_constants(graph, in_forward_);
-    graph.keep_nodes(in_forward_);
+    std::vector<bool> needed = wanted(graph);
+    keep(graph, nodes_for(graph, needed, joint_.nothing, /*with_effects=*/true));
   }
 
   void make_backward() {
-    Graph& graph = split_.backward = joint_;
-    const auto count = static_cast<int32_t>(saved_.size());
+    Graph& graph = split_.backward = graph_;
     graph.inputs.clear();
-    for (int32_t i = 0; i < count; ++i)
-      graph.inputs.push_back({.value = saved_[i], .source = Source::argument, .index = i});
-    for (const Input& input : joint_.inputs)
-      if (is_gradient(input))
+    for (const SavedValue& saved : split_.saved)
+      graph.inputs.push_back({.value = saved.value,
+                              .source = Source::argument,
+                              .index = static_cast<int32_t>(graph.inputs.size())});
+    const auto count = static_cast<int32_t>(graph.inputs.size());
+    for (const Input& input : graph_.inputs)
+      if (joint_.is_late[input.value])
         graph.inputs.push_back({.value = input.value,
                                 .source = Source::argument,
-                                .index = count + input.index - arguments_});
-    graph.outputs.assign(joint_.outputs.begin() + outputs_, joint_.outputs.end());
+                                .index = count + input.index - parts_.arguments});
+    graph.outputs.assign(graph_.outputs.begin() + parts_.outputs, graph_.outputs.end());
     for (ValueId output : graph.outputs) {
       const auto handed_on = std::ranges::find(graph.inputs, output, &Input::value);
       split_.returned_argument.push_back(
           output < 0 || handed_on == graph.inputs.end() ? -1 : handed_on->index);
     }
-    drop_unused_constants(graph, in_backward_);
-    graph.keep_nodes(in_backward_);
+    std::vector<bool> needed = wanted(graph);
+    keep(graph, nodes_for(graph, needed, is_saved_, /*with_effects=*/false));
   }
 
-  const Graph& joint_;
-  const int32_t arguments_, outputs_;
+  const Joint joint_;
+  const Graph& graph_;
+  const JointParts parts_;
+  const KeptTensors& kept_;
   const Ownership owners_;
-  std::vector<bool> is_argument_;               // by value
-  std::vector<bool> needed_;                    // by value: the backward reads it
-  std::vector<bool> in_forward_, in_backward_;  // by node; views may be in both
+  std::vector<Saving> saving_;  // by value
+  std::vector<bool> is_saved_;  // by value
   std::vector<ValueId> forward_outputs_;
-  std::vector<ValueId> saved_;
   SplitGraphs split_;
 };
 
 }  // namespace
 
-SplitGraphs split_joint(const Graph& joint, int32_t arguments, int32_t outputs) {
-  return Splitting(joint, arguments, outputs).run();
+KeptTensors kept_by_eager(const Graph& joint, JointParts parts) {
+  const Joint all(joint, parts);
+  const std::vector<ValueId> roots = view_roots(joint);
+  // Read by what the forward does not need: the very tensor, or that of which it is a view.
+  std::vector<bool> is_read(joint.values.size());  // by root
+  for (size_t i = 0; i < joint.nodes.size(); ++i)
+    if (!all.in_forward[i] && any_of_results(joint.nodes[i], all.needed_last))
+      each_argument(joint.nodes[i], [&](ValueId value) { is_read[roots[value]] = true; });
+  KeptTensors kept{std::vector<bool>(parts.arguments), std::vector<bool>(parts.outputs)};
+  for (const Input& input : joint.inputs)
+    if (input.index < parts.arguments) kept.arguments[input.index] = is_read[input.value];
+  for (int32_t i = 0; i < parts.outputs; ++i)
+    kept.outputs[i] = joint.outputs[i] >= 0 && is_read[roots[joint.outputs[i]]];
+  return kept;
+}
+
+SplitGraphs split_joint(const Graph& joint, JointParts parts, const KeptTensors& kept,
+                        const std::vector<bool>& available) {
+  return Splitting(joint, parts, kept).run(available);
 }
 
 }  // namespace smelt

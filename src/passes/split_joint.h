@@ -1,6 +1,5 @@
 // A joint graph (forward, and the gradients PyTorch's own formulas compute) as two graphs: what a
-// training step runs at once, and what it runs when gradients are asked for. It stands before all
-// passes, so that what is kept between the two is what eager keeps.
+// training step runs at once, and what it runs when gradients are asked for.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +30,26 @@ struct SplitGraphs {
   std::vector<int32_t> returned_argument;
 };
 
-// Arguments of the joint graph from `arguments` on are gradients of outputs; outputs from `outputs`
-// on are gradients of arguments.
-SplitGraphs split_joint(const Graph& joint, int32_t arguments, int32_t outputs);
+// What parts a joint graph: its arguments from `arguments` on are gradients of outputs, its outputs
+// from `outputs` on gradients of arguments.
+struct JointParts {
+  int32_t arguments = 0;
+  int32_t outputs = 0;
+};
+
+// Tensors of the caller that eager keeps for its backward, by argument and by output of the
+// forward. A change of one before the backward is an error in eager, so these are saved; a change
+// of any other is not, so those are never saved.
+struct KeptTensors {
+  std::vector<bool> arguments, outputs;
+};
+// Asked of the graph as it was recorded, before any pass: there the backward reads what eager
+// saves.
+KeptTensors kept_by_eager(const Graph& joint, JointParts parts);
+
+// `available`, by value: these alone may be saved, and they are there anyway. Empty: what is saved
+// is chosen (choose_saved.h).
+SplitGraphs split_joint(const Graph& joint, JointParts parts, const KeptTensors& kept,
+                        const std::vector<bool>& available = {});
 
 }  // namespace smelt

@@ -1,0 +1,202 @@
+"""Training on the CPU: smelt against eager and torch.compile, every row in a process of its own, all in turn.
+
+A step is zero_grad, forward, loss, backward and the optimizer. Two forms: (a) the model is compiled and the loop is the
+user's; (b) the whole step is one compiled function.
+
+  eager          milliseconds per step, median
+  (a), torch     eager's time divided by theirs: how many times faster, median over the rounds; torch.compile in form (a)
+  (b)            the same for the whole step
+  against        torch.compile's time divided by that of (a)
+  first          milliseconds of the first step in form (a), and how many times longer torch.compile's is; both with
+                 nothing cached, in a process where the compiler has compiled a small function before
+  memory         peak tensor memory of a step: (a) divided by eager's, and by torch.compile's
+  error          largest difference of a gradient to eager's, relative to eager's largest element
+
+Must hold: (a) at least as fast as eager in every row and as torch.compile in the geometric mean; memory at most
+torch.compile's in every row.
+"""
+import argparse
+import copy
+import json
+import math
+import os
+import subprocess
+import sys
+
+import torch
+
+import measure
+import models
+
+SGD = lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9)
+ADAM = lambda p: torch.optim.Adam(p, lr=1e-3)
+ADAMW = lambda p: torch.optim.AdamW(p, lr=1e-3)
+ROWS = {'simple': ({'batch': 32}, ADAM), 'mlp': ({}, ADAM), 'resnet18': ({'batch': 4, 'size': 96}, SGD),
+        'resnet50': ({'batch': 2, 'size': 64}, SGD), 'gpt2_tiny': ({'batch': 4}, ADAMW),
+        'gpt2': ({'batch': 1, 'length': 64}, ADAMW), 'bert_base': ({'batch': 2, 'length': 64}, ADAMW),
+        'vit_tiny': ({'batch': 2}, ADAMW), 'lstm': ({}, ADAM), 'unet': ({}, ADAM), 'dlrm': ({}, ADAM)}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog='./dev bench train', description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('rows', nargs='*', metavar='ROW', help=f'of {", ".join(ROWS)} (default: all)')
+    parser.add_argument('--alone', action='store_true', help='smelt and eager without torch.compile')
+    parser.add_argument('--whole', action='store_true', help='form (b) as well')
+    parser.add_argument('--threads', type=int, help="threads (default: PyTorch's choice)")
+    parser.add_argument('--seconds', type=float, default=6, help='how long a row is measured (default: 6)')
+    parser.add_argument('--json', action='store_true', help='one JSON object per row')
+    parser.add_argument('--child', action='store_true', help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if unknown := set(arguments.rows) - set(ROWS):
+        parser.error(f'no row called {", ".join(sorted(unknown))}; there are {", ".join(ROWS)}')
+    return arguments
+
+
+class Step:
+    """A training step of a copy of the workload's module."""
+
+    def __init__(self, workload, optimizer, compile=None, whole=False):
+        self.module = copy.deepcopy(workload.module).train()
+        self.optimizer = optimizer(self.module.parameters())
+        self.loss = workload.loss
+        split = len(workload.inputs) - workload.targets
+        self.inputs, self.targets = workload.inputs[:split], workload.inputs[split:]
+        self.model = compile(self.module) if compile and not whole else self.module
+        self.call = compile(self.step) if compile and whole else self.step
+
+    def step(self):
+        self.optimizer.zero_grad()
+        loss = self.loss(self.model(*self.inputs), *self.targets)
+        loss.backward()
+        self.optimizer.step()
+
+    def gradients(self):
+        """Of the next step, with random numbers of its own."""
+        torch.manual_seed(1)
+        self.call()
+        return [p.grad.clone() for p in self.module.parameters() if p.grad is not None]
+
+    def __call__(self):
+        self.call()
+
+
+def small(x):
+    return torch.sigmoid(x) * 2
+
+
+def warm_up(compile):
+    compile(small)(torch.ones(8, 8, requires_grad=True)).sum().backward()
+
+
+def rounds(calls, seconds):
+    """Seconds per call of each, measured in turn."""
+    spent = sum(measure.once(call)[0] for call in calls.values())
+    samples = {name: [] for name in calls}
+    names = list(calls)
+    for i in range(int(min(max(seconds / spent, 5), 500))):
+        for name in names[i % len(names):] + names[:i % len(names)]:
+            samples[name].append(measure.once(calls[name])[0])
+    return samples
+
+
+def run_child(name, arguments):
+    import smelt
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    sizes, optimizer = ROWS[name]
+    workload = models.make(name, **sizes)
+    steps = {'eager': Step(workload, optimizer), 'a': Step(workload, optimizer, smelt.compile)}
+    if not arguments.alone:
+        steps['torch'] = Step(workload, optimizer, torch.compile)
+    if arguments.whole:
+        steps['b'] = Step(workload, optimizer, smelt.compile, whole=True)
+    row = {'row': name, 'threads': torch.get_num_threads()}
+    for form, step in steps.items():
+        if form != 'eager':
+            warm_up(torch.compile if form == 'torch' else smelt.compile)
+        row[f'{form}_first'] = measure.once(step)[0]
+        step()
+        row[f'{form}_bytes'] = measure.peak_bytes(step, step, 'cpu')
+    samples = rounds(steps, arguments.seconds)
+    row['eager_ms'] = 1e3 * measure.median(samples['eager'])
+    for form in steps:
+        row[f'{form}_speed'] = measure.median([a / b for a, b in zip(samples['eager'], samples[form])])
+    if 'torch' in samples:
+        row['against'] = measure.median([a / b for a, b in zip(samples['torch'], samples['a'])])
+    row['error'] = error_of(workload, smelt.compile)
+    print(json.dumps(row))
+
+
+def error_of(workload, compile):
+    """Of the third step's gradients: the first are eager's. The parameters stay as they are, since an optimizer makes
+    rounding errors large."""
+    frozen = lambda parameters: torch.optim.SGD(parameters, lr=0.0)
+    steps = Step(workload, frozen, compile), Step(workload, frozen)
+    for _ in range(3):
+        found, expected = (step.gradients() for step in steps)
+    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1e-30))
+               for a, b in zip(found, expected, strict=True))
+
+
+def measure_row(name, arguments):
+    command = [sys.executable, __file__, name, '--child', '--seconds', str(arguments.seconds)]
+    command += ['--alone'] * arguments.alone + ['--whole'] * arguments.whole
+    command += ['--threads', str(arguments.threads)] if arguments.threads else []
+    done = subprocess.run(command, capture_output=True, text=True,
+                          env={**os.environ, 'TORCHINDUCTOR_FORCE_DISABLE_CACHES': '1'})
+    if done.returncode:
+        return {'row': name, 'failures': ['failed: ' + done.stderr.strip().splitlines()[-1]]}
+    row = json.loads(done.stdout.splitlines()[-1])
+    row['failures'] = list(failures(row))
+    return row
+
+
+def failures(row):
+    if row['a_speed'] < 1:
+        yield 'slower than eager'
+    if 'torch_bytes' in row and row['a_bytes'] > row['torch_bytes']:
+        yield 'more memory'
+
+
+def show(row):
+    remarks = ', '.join(row['failures']) or 'holds'
+    if 'eager_ms' not in row:
+        print(f'{row["row"]:<12}{remarks}', flush=True)
+        return
+
+    def number(key, width, digits=2):
+        return f'{row[key]:>{width}.{digits}f}' if key in row else ' ' * width
+    row['first_ms'], row['memory'] = 1e3 * row['a_first'], row['a_bytes'] / max(row['eager_bytes'], 1)
+    if 'torch_first' in row:
+        row['first_ratio'] = row['torch_first'] / row['a_first']
+        row['memory_torch'] = row['a_bytes'] / max(row['torch_bytes'], 1)
+    print(f'{row["row"]:<12}{number("eager_ms", 10, 3)}{number("a_speed", 8)}{number("torch_speed", 8)}'
+          f'{number("b_speed", 8)}{number("against", 9)}{number("first_ms", 10, 1)}{number("first_ratio", 8, 1)}'
+          f'{number("memory", 8)}{number("memory_torch", 8)}{row["error"]:>10.1e}  {remarks}', flush=True)
+
+
+def main():
+    arguments = parse_arguments()
+    if arguments.child:
+        return run_child(arguments.rows[0], arguments)
+    if not arguments.json:
+        print(f'PyTorch {torch.__version__}, {arguments.threads or torch.get_num_threads()} threads\n{"":<12}'
+              f'{"eager ms":>10}{"(a)":>8}{"torch":>8}{"(b)":>8}{"against":>9}{"first ms":>10}{"torch":>8}'
+              f'{"memory":>8}{"torch":>8}{"error":>10}')
+    rows = []
+    for name in arguments.rows or ROWS:
+        rows.append(measure_row(name, arguments))
+        print(json.dumps(rows[-1]), flush=True) if arguments.json else show(rows[-1])
+    measured = [row['against'] for row in rows if 'against' in row]
+    failed = any(row['failures'] for row in rows)
+    if measured:
+        mean = math.exp(sum(map(math.log, measured)) / len(measured))
+        failed |= mean < 1
+        if not arguments.json:
+            print(f'geometric mean of (a) against torch.compile: {mean:.2f}')
+    return failed
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -92,8 +92,8 @@ def run_child(name, arguments):
     if not arguments.alone:
         compilers['torch'] = torch.compile
         if arguments.freeze:
-            import torch._inductor.config
-            torch._inductor.config.freezing = True
+            from torch._inductor import config
+            config.freezing = True
     row = {'row': name, 'threads': torch.get_num_threads()}
     with torch.no_grad():
         calls = {'eager': lambda: module(*inputs)}

@@ -123,6 +123,7 @@ class Trace {
   // An object whose elements are known, and which can't be made again: a zip, an iterator over a
   // dict. No segment ends while one is alive.
   void transient(PyObject* object);
+  bool has_transients() const { return !transients_.empty(); }
   // One of these that nobody but the trace has any more; empty: none. Then the trace does not know
   // it any more.
   Object take_dropped();

@@ -28,6 +28,9 @@ struct BuiltinCall {
   // Calls it; the result must be something known. Code in Python that it calls depends on what is
   // guarded already.
   bool plainly(Result* result);
+  // Of one or two numbers, of which one is not settled: the result is a number that is not settled
+  // either. False if it is another case.
+  bool on_numbers(Result* result);
   // The arguments are constants, all of them used; the result is a constant.
   bool on_constants(Result* result);
   // The elements of all arguments are looked at, then it is called.

@@ -506,6 +506,10 @@ bool makes_constants(PyTypeObject* type) {
          std::string_view(Py_TYPE(type)->tp_name) == "EnumMeta";
 }
 
+bool makes_numbers(PyTypeObject* type) {
+  return type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type;
+}
+
 }  // namespace
 
 bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
@@ -515,7 +519,10 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
   PyObject* object = callee.object;
   if (PyType_Check(object)) {
     auto* type = reinterpret_cast<PyTypeObject*>(object);
-    if (makes_constants(type)) return c.on_constants(result);
+    if (makes_constants(type)) {
+      trace->guard_same(callee);
+      return (makes_numbers(type) && c.on_numbers(result)) || c.on_constants(result);
+    }
     if (Handler handler = find_type(type)) {
       trace->guard_same(callee);
       return handler(c, result);
@@ -535,7 +542,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     if (std::string_view(module) == "builtins") {
       const auto found = functions_of_builtins().find(name);
       if (found != functions_of_builtins().end()) return found->second(c, result);
-      if (pure_builtins().contains(name)) return c.on_constants(result);
+      if (pure_builtins().contains(name)) return c.on_numbers(result) || c.on_constants(result);
       if (name == "print" || name == "input" || name == "open") {
         trace->stop(BreakReason::output, std::string(name));
         return false;
@@ -548,7 +555,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     }
     if (std::string_view(module) == "_operator" || std::string_view(module) == "operator")
       return call_operator_function(c, name, result);
-    if (pure_modules().contains(module)) return c.on_constants(result);
+    if (pure_modules().contains(module)) return c.on_numbers(result) || c.on_constants(result);
     if (std::string_view(module) == "sys" && name == "exc_info") return call_exc_info(c, result);
     if (std::string_view(module) == "_functools" && name == "reduce") return call_reduce(c, result);
     if (std::string_view(module) == "_collections" && name == "_count_elements")

@@ -59,13 +59,19 @@ PyObject* compute(const GuardInstruction& instruction, PyObject* a, PyObject* b)
     case ScalarOp::unary_invert: return PyNumber_Invert(a);
     case ScalarOp::unary_not: return PyBool_FromLong(PyObject_Not(a));
     case ScalarOp::is_true: return PyBool_FromLong(PyObject_IsTrue(a));
+    case ScalarOp::call: {
+      PyObject* const arguments[] = {a, b};
+      return PyObject_Vectorcall(instruction.object, arguments, b == nullptr ? 1 : 2, nullptr);
+    }
   }
   return nullptr;
 }
 
 PyObject* scalar(const GuardInstruction& instruction, PyObject* const* registers) {
+  // Of a call, the object is what is called.
+  PyObject* constant = instruction.scalar_op == ScalarOp::call ? nullptr : instruction.object;
   const auto operand = [&](uint32_t index) {
-    return index != kNoRegister ? registers[index] : instruction.object;
+    return index != kNoRegister ? registers[index] : constant;
   };
   PyObject* a = operand(instruction.first);
   // The key is the one constant there is; a unary operation has none.
@@ -74,6 +80,12 @@ PyObject* scalar(const GuardInstruction& instruction, PyObject* const* registers
   PyObject* result = compute(instruction, a, b);
   if (result == nullptr) PyErr_Clear();
   return result;
+}
+
+// An iterator over a range of which so much is left.
+bool is_before(PyObject* iterator, PyObject* range) {
+  const Object left = left_of_range(iterator);
+  return left && same_value(left.get(), range);
 }
 
 PyObject* instance_dict(PyObject* object) {
@@ -258,7 +270,9 @@ bool holds(const GuardInstruction& instruction, PyObject* const* registers) {
     case GuardOp::absent:
       return PyDict_Check(object) &&
              look_up(object, instruction.object, instruction.number).is_absent;
-    case GuardOp::position: return position_of(object) == instruction.number;
+    case GuardOp::position:
+      if (instruction.object == nullptr) return position_of(object) == instruction.number;
+      return is_before(object, instruction.object);
     case GuardOp::alias: return (object == registers[instruction.second]) == instruction.expected;
     default: return false;
   }

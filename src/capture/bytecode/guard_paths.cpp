@@ -1,3 +1,4 @@
+#include <string_view>
 #include <unordered_set>
 
 #include "capture/bytecode/guard_program.h"
@@ -38,6 +39,14 @@ std::string constant_name(PyObject* object) {
     PyErr_Clear();
   }
   return show(object);
+}
+
+// A type or a function in C, as it is called.
+std::string name_of_function(PyObject* object) {
+  if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_name;
+  const char* module = PyModule_GetName(PyCFunction_GET_SELF(object));
+  const std::string name = reinterpret_cast<PyCFunctionObject*>(object)->m_ml->ml_name;
+  return std::string_view(module) == "builtins" ? name : std::string(module) + "." + name;
 }
 
 bool is_text(PyObject* object, std::initializer_list<const char*> texts) {
@@ -121,6 +130,9 @@ class Path {
       case ScalarOp::unary_invert: return "~" + first;
       case ScalarOp::unary_not: return "(not " + first + ")";
       case ScalarOp::is_true: return "bool(" + first + ")";
+      case ScalarOp::call:
+        return name_of_function(node.key.get()) + "(" + first +
+               (node.second != 0 ? ", " + operand(node.second) : "") + ")";
     }
     return "?";
   }
@@ -153,7 +165,9 @@ std::string wanted_text(const GuardNames& names, const GuardInstruction& check) 
     case GuardOp::same: return "the same " + constant_name(check.object);
     case GuardOp::equal: return show(check.object);
     case GuardOp::length: return "length " + std::to_string(check.number);
-    case GuardOp::position: return "an iterator at element " + std::to_string(check.number);
+    case GuardOp::position:
+      if (check.object != nullptr) return "an iterator that will give " + show(check.object);
+      return "an iterator at element " + std::to_string(check.number);
     case GuardOp::tensor: return check.tensor->str();
     case GuardOp::keys: return "keys " + show(check.object);
     case GuardOp::truth: return truth_text(check.expected);

@@ -52,7 +52,8 @@ enum class ScalarOp : uint8_t {
   unary_invert,
   unary_not,
   compare,
-  is_true
+  is_true,
+  call  // `key`, a function in C of one or two numbers: math.sqrt, round, float
 };
 
 // Guards on one node; bits.
@@ -65,7 +66,7 @@ enum GuardBits : uint16_t {
   kGuardKeys = 32,        // the keys of a dict, in order
   kGuardTruth = 64,       // bool(): int, float, str, bool, and lengths of containers
   kGuardFunction = 128,   // a function with the same code and globals
-  kGuardSet = 256,        // a set with the same elements
+  kGuardSet = 256,        // a set with the same elements, in the same order
   kGuardPresent = 512,    // it is there, whatever it is
   kGuardPosition = 1024,  // an iterator that has given out `length` elements
 };
@@ -77,11 +78,11 @@ struct Node {
   uint16_t guards = 0;  // GuardBits
   ScalarOp op = ScalarOp::binary;
   Ref second = 0;      // second operand of a scalar, 0: `key` is the constant
-  Object key;          // dict key, attribute name; constant operand of a scalar
+  Object key;          // dict key, attribute name; constant operand or function of a scalar
   Object object;       // what was there when traced
   int64_t length = 0;  // kGuardLength, kGuardPosition, as it was at the start
   bool truth = false;  // kGuardTruth
-  Object keys;         // kGuardKeys: a tuple; kGuardSet: a frozenset
+  Object keys;         // kGuardKeys, kGuardSet: a tuple; kGuardPosition: what is left of a range
   std::shared_ptr<const TensorGuard> tensor;
 };
 

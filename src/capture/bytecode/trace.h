@@ -92,6 +92,8 @@ class Trace {
 
   // -- computing; all operands atoms. Folded (0) if none of them has a ref.
   Ref scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result);
+  // A call of a function that depends on nothing but these numbers.
+  Ref scalar_call(PyObject* function, Value a, Value b, PyObject* result);
 
   // Whether an op shall take this number as what it is in each call. Numbers in the root's slots
   // do, those that the run itself changes, and those that have changed since an earlier trace; so
@@ -213,7 +215,9 @@ class Trace {
   void use_elements(Value value);
   void note_dict_change(Tracked& dict, Value key, Ref ref);
   void note_field_change(Tracked& object, PyObject* name, Ref ref);
-  int iterator_position(const Tracked& iterator) const;
+  bool describe(PyObject* iterator, Remade& how, std::vector<Object>& held) const;
+  bool describe_argument(PyObject* argument, Remade& how, std::vector<Object>& held) const;
+  Ref remake(const Remade& how);
   Position position() const;
 
   std::optional<TraceResult> finish(Exit exit, const Position& position, const Request& request);

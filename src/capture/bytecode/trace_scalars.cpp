@@ -25,6 +25,12 @@ Ref Trace::scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result) {
   return add(std::move(node));
 }
 
+Ref Trace::scalar_call(PyObject* function, Value a, Value b, PyObject* result) {
+  const Ref ref = scalar(ScalarOp::call, 0, a, b, result);
+  if (ref != 0) nodes_[ref].key = Object::share(function);
+  return ref;
+}
+
 // -- run-time scalars
 
 bool Trace::is_runtime_scalar(Value v) const {

@@ -37,6 +37,8 @@ def parse_arguments():
     parser.add_argument('--threads', type=int, help="threads (default: PyTorch's choice)")
     parser.add_argument('--seconds', type=float, default=4, help='how long a row is measured (default: 4)')
     parser.add_argument('--options', default='{}', help='JSON of smelt.compile(options=...)')
+    parser.add_argument('--freeze', action='store_true',
+                        help="frozen weights: smelt's option freeze against torch.compile's config.freezing")
     parser.add_argument('--json', action='store_true', help='one JSON object per row')
     parser.add_argument('--child', action='store_true', help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -85,9 +87,13 @@ def run_child(name, arguments):
         torch.set_num_threads(arguments.threads)
     workload = models.make(name, **ROWS[name])
     module, inputs = workload.module.eval(), workload.inputs[:len(workload.inputs) - workload.targets]
-    compilers = {'smelt': lambda f: smelt.compile(f, options=json.loads(arguments.options))}
+    options = json.loads(arguments.options) | ({'freeze': True} if arguments.freeze else {})
+    compilers = {'smelt': lambda f: smelt.compile(f, options=options)}
     if not arguments.alone:
         compilers['torch'] = torch.compile
+        if arguments.freeze:
+            import torch._inductor.config
+            torch._inductor.config.freezing = True
     row = {'row': name, 'threads': torch.get_num_threads()}
     with torch.no_grad():
         calls = {'eager': lambda: module(*inputs)}
@@ -112,7 +118,7 @@ def run_child(name, arguments):
 def measure_row(name, arguments):
     command = [sys.executable, __file__, name, '--child', '--seconds', str(arguments.seconds), '--options',
                arguments.options]
-    command += ['--alone'] * arguments.alone
+    command += ['--alone'] * arguments.alone + ['--freeze'] * arguments.freeze
     command += ['--threads', str(arguments.threads)] if arguments.threads else []
     done = subprocess.run(command, capture_output=True, text=True,
                           env={**os.environ, 'TORCHINDUCTOR_FORCE_DISABLE_CACHES': '1'})

@@ -3,13 +3,21 @@
 //
 // "small" stays in the second-level cache, "large" is beyond the last level. CPU time is what
 // counts; bytes are those a kernel has to read and write once.
+//
+// "stream" rows are large ones on all threads, in turn with a copy of as many bytes on the same
+// threads: GB/s of both at their best, and the kernel's share of the copy's. Must hold: 0.8.
+#include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
+#include <immintrin.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bridge/launch.h"
 #include "codegen/cpu/cpu_module.h"
 #include "loops/kernel.h"
 
@@ -120,7 +128,6 @@ Loaded load(const std::string& source) {
     std::memset(loaded.buffers.back(), 1, static_cast<size_t>(bytes));
     loaded.bytes += bytes;
   }
-  loaded.scratch.resize(loaded.module->kernel(0).scratch_bytes + 64);
   return loaded;
 }
 
@@ -128,8 +135,12 @@ void run(benchmark::State& state, const std::string& source) {
   Loaded loaded = load(source);
   const smelt::CpuKernel& kernel = loaded.module->kernel(0);
   const int64_t units = kernel.units.known();
+  loaded.scratch.resize(std::max(kernel.scratch_bytes, kernel.partial_bytes) + 64);
+  loaded.buffers.push_back(loaded.scratch.data());
   for (auto _ : state) {
     kernel.run(loaded.buffers.data(), nullptr, nullptr, 0, units, loaded.scratch.data());
+    if (kernel.finish)
+      kernel.finish(loaded.buffers.data(), nullptr, nullptr, 0, kernel.finish_units, nullptr);
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(state.iterations() * loaded.bytes);
@@ -144,6 +155,56 @@ void memory_copy(benchmark::State& state, int64_t n) {
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(state.iterations() * n * 8);
+}
+
+smelt::KernelCode code_of(const smelt::CpuKernel& kernel) {
+  smelt::KernelCode code;
+  code.run = kernel.run;
+  code.units = kernel.units;
+  code.unit_cost = kernel.unit_cost;
+  code.scratch_bytes = kernel.scratch_bytes;
+  code.finish = kernel.finish;
+  code.finish_units = kernel.finish_units;
+  code.partial_bytes = kernel.partial_bytes;
+  return code;
+}
+
+// STREAM's copy with stores past the caches: units of 4 KiB from buffers[0] to buffers[1].
+bool copy_units(void* const* buffers, const int64_t*, const uint64_t*, int64_t begin, int64_t end,
+                std::byte*) {
+  const auto* from = static_cast<const float*>(buffers[0]);
+  auto* to = static_cast<float*>(buffers[1]);
+  for (int64_t i = begin * 1024; i < end * 1024; i += 4)
+    _mm_stream_ps(to + i, _mm_load_ps(from + i));
+  _mm_sfence();
+  return true;
+}
+
+double seconds_of(const smelt::KernelCode& code, const std::vector<void*>& buffers) {
+  const auto start = std::chrono::steady_clock::now();
+  smelt::launch(code, buffers, {});
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void stream(benchmark::State& state, const std::string& source) {
+  Loaded loaded = load(source);
+  const Loaded copied = load(copy_text(loaded.bytes / 8 / 1024 * 1024));
+  smelt::KernelCode copy;
+  copy.run = copy_units;
+  copy.units = copied.bytes / 8192;
+  copy.unit_cost = 1000;
+  const smelt::KernelCode code = code_of(loaded.module->kernel(0));
+  double kernel_best = 1e9, copy_best = 1e9;
+  for (auto _ : state) {
+    kernel_best = std::min(kernel_best, seconds_of(code, loaded.buffers));
+    copy_best = std::min(copy_best, seconds_of(copy, copied.buffers));
+  }
+  const double kernel_rate = static_cast<double>(loaded.bytes) / kernel_best,
+               copy_rate = static_cast<double>(copied.bytes) / copy_best;
+  state.counters["kernel_GB/s"] = kernel_rate * 1e-9;
+  state.counters["copy_GB/s"] = copy_rate * 1e-9;
+  state.counters["share"] = kernel_rate / copy_rate;
+  state.counters["threads"] = at::get_num_threads();
 }
 
 // A kernel that no earlier one equals, each time: the first buffer grows.
@@ -170,6 +231,17 @@ void register_all() {
     add(std::string("silu_bf16/") + size, bf16_text(n));
     add(std::string("gelu/") + size, gelu_text(n));
   }
+  for (const auto& [name, source] : {std::pair{"copy", copy_text(kLarge)},
+                                     {"add", add_text(kLarge)},
+                                     {"silu_bf16", bf16_text(kLarge)},
+                                     {"gelu", gelu_text(kLarge)},
+                                     {"softmax", softmax_text(kLarge / 1000, 1000)},
+                                     {"sum", sum_text(1, kLarge, false)},
+                                     {"column_sum", sum_text(kLarge / 64, 64, true)}})
+    benchmark::RegisterBenchmark((std::string("stream/") + name).c_str(), [source = source](
+                                                                              benchmark::State& s) {
+      stream(s, source);
+    })->Iterations(10);
   add("softmax/64x1024", softmax_text(64, 1024));
   add("softmax/1024x64", softmax_text(1024, 64));
   add("layer_norm/64x768", layer_norm_text(64, 768));

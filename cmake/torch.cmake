@@ -45,6 +45,15 @@ if(EXISTS ${torch_lib}/libtorch_cuda.so)
   target_link_options(smelt_torch INTERFACE -Wl,--allow-shlib-undefined)
 endif()
 
+# A process must have one C++ run time, the one that torch has. A compiler that comes with the static one only would
+# put a second into each of our libraries: streams and exceptions break between the two.
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.so
+  OUTPUT_VARIABLE shared_runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT IS_ABSOLUTE "${shared_runtime}")
+  find_library(SMELT_CXX_RUNTIME libstdc++.so.6 REQUIRED)
+  target_link_libraries(smelt_torch INTERFACE ${SMELT_CXX_RUNTIME})
+endif()
+
 if(NOT EXISTS ${SMELT_PYTHON_INCLUDE}/Python.h)
   message(FATAL_ERROR "${SMELT_PYTHON} has no ${SMELT_PYTHON_INCLUDE}/Python.h; install its headers (python3-dev)")
 endif()

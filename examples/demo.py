@@ -1,6 +1,7 @@
-"""What smelt does, on a small transformer: ./dev demo"""
+"""What smelt does: a training loop, then a small transformer. ./dev demo"""
 import itertools
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -95,7 +96,17 @@ def show_record():
     table(rows)
 
 
+def show_training():
+    """A training loop in plain PyTorch, and compiled."""
+    progress('training four times ...')
+    script = Path(__file__).resolve().parent / 'train.py'
+    shown = subprocess.run([sys.executable, script], check=True, stdout=subprocess.PIPE, text=True).stdout
+    progress('')
+    print(shown)
+
+
 def main():
+    show_training()
     show_record()
     show_compile()
 

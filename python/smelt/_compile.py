@@ -27,7 +27,7 @@ def compile(model=None, *, mode='default', backend='native', dynamic=None, fullg
     dynamic: a wish that other sizes cause no recompile. Code is compiled for the sizes it sees whatever is
         given here: results are the same, and smelt.explain tells of a wish that was not granted.
     fullgraph: a graph break is a smelt.BreakError that says where it is and what to do.
-    options: a dict of 'fusion', 'max_fused_nodes', 'numerics' and 'recompile_limit'.
+    options: a dict of 'freeze', 'fusion', 'max_fused_nodes', 'numerics' and 'recompile_limit'.
     disable: returns `model` itself, as the environment variable SMELT_DISABLE=1 does for the whole process.
     """
     settings = _settings.check(mode=mode, backend=backend, dynamic=dynamic, fullgraph=fullgraph, options=options,

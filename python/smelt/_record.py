@@ -52,7 +52,7 @@ class Graph:
         return f'<smelt.Graph of {len(self)} ops>'
 
 
-def record(fn, *args, dynamic_shapes=None, **kwargs):
+def record(fn, *args, dynamic_shapes=None, backend='eager', **kwargs):
     """Writes down every tensor op of fn(*args, **kwargs): forward, views and in-place code, backward, optimizer.
 
     The function runs once, on tensors without contents; nothing is computed, and the tensors it touches are as
@@ -63,13 +63,16 @@ def record(fn, *args, dynamic_shapes=None, **kwargs):
     dynamic_shapes: for each positional argument the dimensions whose size may change, {dim: name}, or None:
     ``record(model, x, dynamic_shapes=[{0: 'batch'}])``. Equal names mean equal sizes.
 
+    backend: 'eager' runs the ops as they were recorded, by PyTorch's kernels, bit for bit; 'native' compiles them to
+    kernels of smelt's own, which change tensors in place where the function does.
+
     Raises what fn raises; smelt.RecordError if fn can't be written down (its course depends on tensor contents, as
     in ``if x.sum() > 0``, say).
     """
-    return _record(fn, args, kwargs, dynamic_shapes)
+    return _record(fn, args, kwargs, dynamic_shapes, backend=backend)
 
 
-def _record(fn, args, kwargs, dynamic_shapes=None, fail_at=-1):
+def _record(fn, args, kwargs, dynamic_shapes=None, fail_at=-1, backend='eager'):
     """record(), with a failure injected at the fail_at-th op for tests."""
     if not callable(fn):
         raise TypeError(f'smelt.record takes a function or a module and its arguments, not {type(fn).__name__}')
@@ -91,7 +94,8 @@ def _record(fn, args, kwargs, dynamic_shapes=None, fail_at=-1):
         return returned
 
     try:
-        native = _native.record(call, tensors, dynamic, known, list(reach.generators.values()), _user_line, fail_at)
+        native = _native.record(call, tensors, dynamic, known, list(reach.generators.values()), _user_line, fail_at,
+                                backend)
     except RecordError as error:
         raise _with_line(error) from error.__cause__
     return Graph(native, arguments, outputs[0])

@@ -19,6 +19,7 @@ def _at_least(least):
 
 # name: what it may be, in words and as a function.
 OPTIONS = {
+    'freeze': ('True or False', lambda value: isinstance(value, bool)),
     'fusion': _one_of('none', 'pointwise', 'full'),
     'max_fused_nodes': _at_least(1),
     'numerics': _one_of('default', 'eager'),

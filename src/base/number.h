@@ -48,6 +48,27 @@ inline bool is_unary(NumberOp op) { return op >= NumberOp::neg; }
 // bits, a complex.
 std::optional<Number> compute(NumberOp op, Number a, Number b = false);
 
+// How a program comes by a number that is known only when it runs: it reads it from a tensor, or
+// computes it from other numbers.
+struct NumberStep {
+  struct Operand {
+    enum class From : uint8_t {
+      literal,
+      scalar,  // the index-th number that the program is given
+      number,  // the index-th step, an earlier one
+    };
+    From from = From::literal;
+    uint32_t index = 0;
+    Number literal = false;
+  };
+
+  uint32_t id = 0;    // by which the ops that take it know it
+  int32_t item = -1;  // the item-th number that ops give; -1: it is computed
+  NumberOp op = NumberOp::add;
+  Operand a, b;
+  Number seen = false;  // when it was traced; it is of this type in each run
+};
+
 bool is_float(const Number& number);
 double to_double(const Number& number);
 // Of an int or bool.

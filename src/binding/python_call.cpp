@@ -13,6 +13,7 @@
 
 #include "binding/tensors.h"
 #include "capture/bytecode/object.h"
+#include "capture/dispatch/grad_ops.h"
 
 namespace py = pybind11;
 
@@ -148,6 +149,15 @@ bool backward_runs_python(PyObject* outputs) {
     for (const torch::autograd::Edge& edge : node->next_edges()) visit(edge.function.get());
   }
   return false;
+}
+
+std::vector<Object> backward_leaves(PyObject* outputs) {
+  std::vector<at::Tensor> tensors;
+  collect_tensors(outputs, tensors);
+  std::vector<Object> leaves;
+  for (const at::Tensor& leaf : reach_of(tensors).leaves)
+    leaves.push_back(Object::steal(THPVariable_Wrap(leaf)));
+  return leaves;
 }
 
 }  // namespace smelt

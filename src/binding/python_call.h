@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "capture/bytecode/object.h"
 #include "capture/dispatch/opaque_call.h"
 
 namespace smelt {
@@ -18,5 +19,7 @@ c10::intrusive_ptr<OpaqueCall> make_python_call(PyObject* callee,
 // The tensors in a tensor or a tuple or list of tensors, undefined ones for None.
 void collect_tensors(PyObject* object, std::vector<at::Tensor>& tensors);
 bool backward_runs_python(PyObject* outputs);
+// The tensors to whose gradients a backward pass would add.
+std::vector<bytecode::Object> backward_leaves(PyObject* outputs);
 
 }  // namespace smelt

@@ -118,12 +118,20 @@ const char* hidden_reason(const py::error_already_set& error) {
   throw error;
 }
 
+Engine engine_of(const std::string& backend) {
+  if (backend == "eager") return Engine::calls;
+  if (backend == "native") return Engine::native;
+  if (backend == "interpret") return Engine::interpreted;
+  throw Error("smelt.record has no back end '" + backend +
+              "'; there are 'eager', 'native' and 'interpret'");
+}
+
 // Runs call() under a recorder. `arguments`: the tensors that run() will be given again; `known`:
 // further ones the function may reach, so that they are followed from its first line on.
 RecordedGraph record_python(const py::function& call, const py::sequence& arguments,
                             const std::vector<DynamicDims>& dynamic, const py::sequence& known,
                             const py::sequence& generators, const py::function& where,
-                            int64_t fail_at) {
+                            int64_t fail_at, const std::string& backend) {
   const Turn turn;
   const auto start = std::chrono::steady_clock::now();
   const std::vector<at::Tensor> argument_tensors = to_tensors(arguments),
@@ -147,7 +155,9 @@ RecordedGraph record_python(const py::function& call, const py::sequence& argume
   }
   swapped.restore();
   count(Counter::record_ns, (std::chrono::steady_clock::now() - start).count());
-  return RecordedGraph(std::make_shared<const RecordedGraph::Impl>(std::move(recorded)));
+  CompileOptions compile;
+  compile.engine = engine_of(backend);
+  return RecordedGraph(std::make_shared<const RecordedGraph::Impl>(std::move(recorded), compile));
 }
 
 py::list run_graph(const RecordedGraph& graph, const py::sequence& arguments) {

@@ -13,8 +13,11 @@
 #include "binding/python_call.h"
 #include "binding/stand_ins.h"
 #include "bridge/graph_program.h"
+#include "bridge/linked_program.h"
 #include "bridge/recorded_graph.h"
+#include "capture/bytecode/number_ops.h"
 #include "capture/bytecode/object.h"
+#include "capture/dispatch/number_node.h"
 #include "capture/dispatch/op_log.h"
 
 namespace py = pybind11;
@@ -73,7 +76,8 @@ bool without_exceptions(const Body& body) {
 
 std::vector<at::Tensor> run_program(const GraphProgram& program, std::vector<at::Tensor> inputs,
                                     std::span<const c10::Scalar> scalars = {}) {
-  if (program.ops() <= kFewOps) return program.run(std::move(inputs), scalars);
+  if (program.ops() <= kFewOps && !program.log().has_backward())
+    return program.run(std::move(inputs), scalars);
   py::gil_scoped_release nogil;
   return program.run(std::move(inputs), scalars);
 }
@@ -85,27 +89,46 @@ PyObject* wrap(at::Tensor tensor) {
   return object;
 }
 
+// Python's number behind a 0-dim tensor.
+PyObject* to_python(const at::Tensor& number) {
+  switch (number.scalar_type()) {
+    case c10::kBool: return PyBool_FromLong(number.item<bool>());
+    case c10::kLong: return PyLong_FromLongLong(number.item<int64_t>());
+    default: return PyFloat_FromDouble(number.item<double>());
+  }
+}
+
 class NativeProgram final : public TensorProgram {
  public:
-  NativeProgram(std::shared_ptr<const GraphProgram> program, size_t inputs, size_t scalars)
-      : program_(std::move(program)), inputs_(inputs), scalars_(scalars) {}
+  NativeProgram(std::shared_ptr<const GraphProgram> program, const ProgramRequest& request)
+      : program_(std::move(program)),
+        inputs_(request.inputs.size()),
+        scalars_(request.scalars.size()),
+        tensors_(request.outputs.size()) {}
 
   bool run(PyObject* const* inputs, PyObject** outputs) const override {
     size_t made = 0;
+    bool holds = true;
     const bool done = without_exceptions([&] {
       std::vector<at::Tensor> tensors;
       tensors.reserve(inputs_);
       for (size_t i = 0; i < inputs_; ++i) tensors.push_back(THPVariable_Unpack(inputs[i]));
       std::vector<c10::Scalar> scalars;
       for (size_t i = 0; i < scalars_; ++i) scalars.push_back(to_scalar(inputs[inputs_ + i]));
-      for (at::Tensor& result : run_program(*program_, std::move(tensors), scalars)) {
-        outputs[made] = wrap(std::move(result));
+      std::vector<at::Tensor> results;
+      try {
+        results = run_program(*program_, std::move(tensors), scalars);
+      } catch (const Mispredicted&) {
+        holds = false;
+      }
+      for (at::Tensor& result : results) {
+        outputs[made] = made < tensors_ ? wrap(std::move(result)) : to_python(result);
         ++made;
       }
     });
     if (!done)
       for (size_t i = 0; i < made; ++i) Py_CLEAR(outputs[i]);
-    return done;
+    return done && holds;
   }
   bool fails_cleanly() const override { return program_->fails_cleanly(); }
   size_t ops() const override { return program_->ops(); }
@@ -113,7 +136,7 @@ class NativeProgram final : public TensorProgram {
 
  private:
   std::shared_ptr<const GraphProgram> program_;
-  size_t inputs_, scalars_;
+  size_t inputs_, scalars_, tensors_;
 };
 
 // What a back end written in Python is given: run(*inputs), text(), and itself callable.
@@ -187,9 +210,11 @@ GraphProgram::Want wanted_program(const ProgramRequest& request) {
   throw Error("there is no back end named " + request.backend);
 }
 
-// Of "fusion=pointwise,max_fused_nodes=8,": checked in Python.
+// Of "fusion=pointwise,max_fused_nodes=8,": checked in Python. The trace adds which inputs are the
+// state of modules, "module_state=011,".
 smelt::CompileOptions compile_options(std::string_view tuning) {
   smelt::CompileOptions options;
+  bool freeze = false;
   while (!tuning.empty()) {
     const std::string_view item = tuning.substr(0, tuning.find(','));
     tuning.remove_prefix(item.size() + 1);
@@ -203,9 +228,14 @@ smelt::CompileOptions compile_options(std::string_view tuning) {
       options.schedule.max_fused_nodes = std::stoi(std::string(value));
     else if (name == "numerics")
       options.cpu.contract = value != "eager";
+    else if (name == "freeze")
+      freeze = value == "True";
+    else if (name == "module_state")
+      for (const char input : value) options.frozen.push_back(input == '1');
     else
       throw Error("there is no option named " + std::string(name));
   }
+  if (!freeze) options.frozen.clear();
   return options;
 }
 
@@ -257,6 +287,37 @@ class Log final : public TensorLog {
     return log_.end_call(std::move(item), position, tensors);
   }
 
+  void keep_numbers() override { log_.keep_numbers(true); }
+
+  std::optional<int32_t> take_number(size_t position) override {
+    if (log_.items().size() != position + 1 || log_.items().back().number < 0) return std::nullopt;
+    taken_numbers_ = log_.numbers();
+    return log_.items().back().number;
+  }
+
+  void expect(ScalarId number, PyObject* seen, bool truth) override {
+    log_.expect(number, to_scalar(to_number(seen)), truth);
+  }
+
+  bool set_grad(PyObject* tensor, PyObject* grad) override {
+    return log_.set_grad(THPVariable_Unpack(tensor),
+                         grad == Py_None ? at::Tensor() : THPVariable_Unpack(grad));
+  }
+
+  bool begin_backward(PyObject* outputs, PyObject* seeds, bool keep_graph,
+                      bool create_graph) override {
+    std::vector<at::Tensor> from, gradients;
+    collect_tensors(outputs, from);
+    collect_tensors(seeds, gradients);
+    backward_ = log_.begin_backward(from, gradients, keep_graph, create_graph);
+    return backward_.has_value();
+  }
+
+  void end_backward() override {
+    log_.end_backward(std::move(*backward_));
+    backward_.reset();
+  }
+
   std::vector<LogValue> used_inputs() const override {
     std::vector<LogValue> inputs;
     std::vector<bool> seen(log_.values().size());
@@ -297,6 +358,10 @@ class Log final : public TensorLog {
       log_.check_inputs();
       since_check_ = 0;
     }
+    if (log_.numbers() != taken_numbers_) {  // C code has read it
+      taken_numbers_ = log_.numbers();
+      log_.give_up(OpTrouble::Kind::data_dependent, "item(), by C code");
+    }
     const std::optional<OpTrouble> trouble = log_.take_trouble();
     if (!trouble) return std::nullopt;
     return LogTrouble{to_reason(trouble->kind), trouble->detail};
@@ -313,13 +378,14 @@ class Log final : public TensorLog {
     std::shared_ptr<const GraphProgram> program;
     {
       const py::gil_scoped_release nogil;  // it may run the autograd engine
-      program = std::make_shared<const GraphProgram>(log_, request.inputs, request.outputs,
-                                                     wanted_program(request), request.scalars,
+      const LogProgram::Interface interface{request.inputs,  request.outputs,
+                                            request.scalars, request.examples,
+                                            request.numbers, request.wanted_numbers};
+      program = std::make_shared<const GraphProgram>(log_, interface, wanted_program(request),
                                                      compile_options(request.tuning));
     }
     if (!request.backend_callable)
-      return std::make_unique<NativeProgram>(std::move(program), request.inputs.size(),
-                                             request.scalars.size());
+      return std::make_unique<NativeProgram>(std::move(program), request);
     py::list examples;
     for (LogValue input : request.inputs) {
       const at::Tensor tensor = log_.tensor(input);
@@ -338,6 +404,8 @@ class Log final : public TensorLog {
   mutable OpLog log_;
   PythonStandIns stand_ins_;
   std::vector<std::pair<LogItem, size_t>> calls_;  // begun, and where
+  std::optional<LogItem> backward_;                // begun
+  int32_t taken_numbers_ = 0;
   size_t inputs_ = 0, since_check_ = 0;
 };
 
@@ -355,7 +423,11 @@ class TorchTensors final : public Tensors {
   bool backward_runs_python(PyObject* outputs) const override {
     return smelt::backward_runs_python(outputs);
   }
+  std::vector<Object> backward_leaves(PyObject* outputs) const override {
+    return smelt::backward_leaves(outputs);
+  }
   Ambient ambient() const override { return read_ambient(); }
+  bool is_observed() const override { return at::hasCallbacks(); }
   std::string difference(const Ambient& was, const Ambient& is) const override {
     return ambient_difference(was, is);
   }

@@ -10,11 +10,34 @@
 #include "bridge/launch.h"
 #include "bridge/linked_program.h"
 #include "capture/dispatch/convert.h"
+#include "capture/dispatch/number_node.h"
 #include "capture/dispatch/op_info.h"
+#include "capture/dispatch/stand_ins.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 
 using torch::jit::Stack;
+
+namespace {
+
+// The number behind a 0-dim tensor on the CPU.
+Number number_in(const at::Tensor& tensor) {
+  const void* data = tensor.const_data_ptr();
+  switch (tensor.scalar_type()) {
+    case c10::ScalarType::Double: return *static_cast<const double*>(data);
+    case c10::ScalarType::Long: return *static_cast<const int64_t*>(data);
+    default: return *static_cast<const bool*>(data);
+  }
+}
+
+// As a number, whatever the caller has made it of.
+at::Tensor as_number(at::Tensor tensor) {
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
+  return number_as_tensor(to_scalar(number_in(tensor)));
+}
+
+}  // namespace
 
 class AtenMachine final : public Machine {
  public:
@@ -30,6 +53,10 @@ class AtenMachine final : public Machine {
       case LinkedStep::Kind::kernel: run_kernel(step, index); break;
       case LinkedStep::Kind::view: make_view(step, index); break;
       case LinkedStep::Kind::mutator: mutate(step, index); break;
+      case LinkedStep::Kind::number: compute_number(step, index); break;
+      case LinkedStep::Kind::item: take_item(step, index); break;
+      case LinkedStep::Kind::expect:
+      case LinkedStep::Kind::fits: check_number(step); break;
       default: apply_effect(step, index);
     }
   }
@@ -41,7 +68,9 @@ class AtenMachine final : public Machine {
     stack_.assign(step.arguments.begin(), step.arguments.end());
     for (const LinkedStep::Slot& slot : step.slots) {
       c10::IValue& argument = stack_[slot.arg];
-      if (!slot.is_list)
+      if (slot.is_number)
+        argument = scalars(slot, argument);
+      else if (!slot.is_list)
         argument = registers_[slot.registers[0]];
       else if (slot.is_optional_list)
         argument = optional_list(slot.registers);
@@ -49,6 +78,14 @@ class AtenMachine final : public Machine {
         argument = list(slot.registers);
     }
     for (size_t i : step.symbolic) stack_[i] = evaluate(step, i);
+  }
+  c10::IValue scalars(const LinkedStep::Slot& slot, const c10::IValue& literals) const {
+    if (!slot.is_list) return to_scalar(number_in(registers_[slot.registers[0]]));
+    auto list = literals.toList().copy();  // the program keeps its own
+    for (size_t i = 0; i < slot.registers.size(); ++i)
+      if (const Register reg = slot.registers[i]; reg >= 0)
+        list.set(i, to_scalar(number_in(registers_[reg])));
+    return list;
   }
   c10::IValue list(const std::vector<Register>& registers) const {
     std::vector<at::Tensor> tensors;
@@ -67,6 +104,7 @@ class AtenMachine final : public Machine {
     const Step& plain = linked_.program().steps[&step - linked_.steps_.data()];
     const size_t skip = step.kind == LinkedStep::Kind::mutator ? 1 : 0;
     const ArgReader reader{.tensor = [](Ref) { return at::Tensor(); },
+                           .number = {},
                            .opaque = [&](Opaque index) { return linked_.opaque_[index.index]; },
                            .size = [&](const Size& size) { return size.evaluate(symbols_); }};
     return to_ivalue(plain.args[arg + skip], op_info(*step.op).arg_types[arg], reader);
@@ -101,31 +139,50 @@ class AtenMachine final : public Machine {
                                                            shown.storage_offset() + step.offset);
   }
 
+  const at::Tensor& make_result(const LinkedStep& step, const Step& plain, size_t i) {
+    at::Tensor& result = registers_[plain.results[i]];
+    const Register into = plain.into[i], reuse = plain.reuse[i];
+    if (into >= 0)
+      result = registers_[into];
+    else if (reuse >= 0 && is_ours(registers_[reuse]))
+      result = in_memory_of(registers_[reuse], step.made[i]);  // it is released after this step
+    else
+      result = allocate(step.made[i], plain.types[i]);
+    return result;
+  }
+
   void run_kernel(const LinkedStep& step, size_t index) {
     const Step& plain = linked_.program().steps[index];
     const KernelCode& kernel = linked_.program().kernels[plain.kernel];
-    pointers_.assign(kernel.buffers.size(), nullptr);
+    const size_t first = pointers_.size();
+    pointers_.resize(first + kernel.buffers.size(), nullptr);
+    // Results first: one in the memory of an input may move that (copies on write).
     size_t read = 0, made = 0;
-    for (size_t i = 0; i < kernel.buffers.size(); ++i) {
-      switch (kernel.buffers[i]) {
-        case KernelCode::Buffer::input:
-          pointers_[i] = const_cast<void*>(registers_[step.targets[read++]].const_data_ptr());
-          break;
-        case KernelCode::Buffer::output: {
-          at::Tensor& result = registers_[plain.results[made]];
-          at::Tensor* old = plain.reuse[made] < 0 ? nullptr : &registers_[plain.reuse[made]];
-          if (old && is_ours(*old))
-            result = in_memory_of(*old, step.made[made]);  // it is released after this step
-          else
-            result = allocate(step.made[made], plain.types[made]);
-          pointers_[i] = result.mutable_data_ptr();
-          ++made;
-          break;
-        }
-        case KernelCode::Buffer::scratch: break;
+    for (size_t i = 0; i < kernel.buffers.size(); ++i)
+      if (kernel.buffers[i] == KernelCode::Buffer::output)
+        pointers_[first + i] = make_result(step, plain, made++).mutable_data_ptr();
+    for (size_t i = 0; i < kernel.buffers.size(); ++i)
+      if (kernel.buffers[i] == KernelCode::Buffer::input)
+        pointers_[first + i] = const_cast<void*>(registers_[step.targets[read++]].const_data_ptr());
+    waiting_.push_back({.kernel = &kernel});
+    if (!plain.with_next) run_waiting(plain);
+  }
+
+  void run_waiting(const Step& plain) {
+    bool good = true;
+    if (waiting_.size() == 1) {
+      good = launch(*waiting_[0].kernel, pointers_, symbols_);
+    } else {
+      size_t first = 0;
+      for (Launch& launch : waiting_) {
+        launch.buffers = pointers_.data() + first;
+        first += launch.kernel->buffers.size();
       }
+      good = launch_all(waiting_, symbols_);
     }
-    if (!launch(kernel, pointers_, symbols_))
+    waiting_.clear();
+    pointers_.clear();
+    if (!good)
       throw KernelFailed("an index is out of range, or an integer is divided by zero, in " +
                          plain.op);
   }
@@ -145,6 +202,35 @@ class AtenMachine final : public Machine {
     store_results(plain, step.checked);
   }
 
+  Number operand(const LinkedStep::Operand& operand) const {
+    return operand.reg < 0 ? operand.literal : number_in(registers_[operand.reg]);
+  }
+
+  void compute_number(const LinkedStep& step, size_t index) {
+    const Number b = step.operands.size() > 1 ? operand(step.operands[1]) : Number(false);
+    const std::optional<Number> result = compute(step.number_op, operand(step.operands[0]), b);
+    if (!result) throw Mispredicted("Python can't compute a number of the program");
+    store_number(index, *result);
+  }
+
+  void take_item(const LinkedStep& step, size_t index) {
+    const at::Scalar item = registers_[step.operands[0].reg].item();
+    store_number(index, plain_number(item).value());
+  }
+
+  void store_number(size_t index, const Number& number) {
+    const Register reg = linked_.program().steps[index].results[0];
+    if (reg >= 0) registers_[reg] = number_as_tensor(to_scalar(number));
+  }
+
+  void check_number(const LinkedStep& step) const {
+    const Number number = operand(step.operands[0]);
+    const bool holds = step.kind == LinkedStep::Kind::fits
+                           ? numbers::fits(number, step.fitting)
+                           : std::get<bool>(*compute(NumberOp::truth, number)) == step.truth;
+    if (!holds) throw Mispredicted("a number is not what the program was made for");
+  }
+
   void mutate(const LinkedStep& step, size_t index) {
     fill_stack(step);
     std::vector<at::Tensor> changed;
@@ -157,7 +243,8 @@ class AtenMachine final : public Machine {
   void store_results(const Step& plain, bool checked) {
     size_t next = 0;
     const auto store = [&](at::Tensor tensor) {
-      if ((checked || LinkedProgram::check_types) && tensor.defined())
+      if ((checked || LinkedProgram::check_types) && tensor.defined() &&
+          tensor.layout() == c10::kStrided)
         check_type(plain, next, tensor, checked);
       const Register reg = plain.results[next++];
       if (reg >= 0) registers_[reg] = std::move(tensor);
@@ -199,7 +286,10 @@ class AtenMachine final : public Machine {
     const auto target = [&](size_t i) -> at::Tensor& { return registers_[step.targets[i]]; };
     switch (step.kind) {
       case LinkedStep::Kind::write:
-        target(0).copy_(target(1));
+        if (target(0).is_same(target(1)))  // a kernel has stored it there
+          target(0).unsafeGetTensorImpl()->bump_version();
+        else
+          target(0).copy_(target(1));
         if (plain.results[0] >= 0) registers_[plain.results[0]] = target(0);
         break;
       case LinkedStep::Kind::set_grad: target(0).mutable_grad() = target(1); break;
@@ -231,17 +321,25 @@ class AtenMachine final : public Machine {
   const std::vector<int64_t> symbols_;
   std::vector<at::Tensor> registers_;
   Stack stack_;
-  std::vector<void*> pointers_;
+  std::vector<void*> pointers_;  // of the kernels that wait, one behind the other
+  std::vector<Launch> waiting_;  // for the last kernel of their batch
   const c10::impl::LocalDispatchKeySet outside_ = c10::impl::tls_local_dispatch_key_set();
 };
 
 std::vector<at::Tensor> LinkedProgram::run(std::vector<at::Tensor> inputs,
                                            std::vector<int64_t> symbols) const {
   AtenMachine machine(*this, std::move(symbols));
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (program_.inputs[i].reg >= 0) machine[program_.inputs[i].reg] = std::move(inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ProgramInput& input = program_.inputs[i];
+    if (input.reg < 0) continue;
+    const bool is_number = numbers::is_number(input.type);
+    machine[input.reg] = is_number ? as_number(std::move(inputs[i])) : std::move(inputs[i]);
+  }
   for (const ProgramConstant& constant : program_.constants)
     machine[constant.reg] = *static_cast<const at::Tensor*>(constant.data.get());
+  // Eager refuses to change a tensor of inference mode outside of it; kernels would not notice.
+  for (const Register reg : in_place_)
+    if (machine[reg].is_inference()) machine[reg].unsafeGetTensorImpl()->bump_version();
   {
     // Gradients and casts were written down as ops; nothing may add its own.
     c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView |

@@ -85,6 +85,15 @@ std::vector<at::Tensor> BackwardNode::forward_inputs(const std::vector<at::Tenso
   return inputs;
 }
 
+// They stand behind the tensors.
+std::vector<c10::Scalar> BackwardNode::take_numbers(std::vector<at::Tensor>& inputs) const {
+  const size_t tensors = inputs.size() - program_->log_.scalars().size();
+  std::vector<c10::Scalar> numbers;
+  for (size_t i = tensors; i < inputs.size(); ++i) numbers.push_back(inputs[i].item());
+  inputs.resize(tensors);
+  return numbers;
+}
+
 BackwardNode::List BackwardNode::apply(List&& gradients) {
   const std::lock_guard lock(mutex_);
   TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
@@ -106,8 +115,11 @@ std::optional<BackwardNode::List> BackwardNode::run_compiled(
         (gradient.layout() != c10::kStrided || gradient._fw_grad(0).defined() ||
          gradient.key_set().has(c10::DispatchKey::Python) || !gradient.is_cpu()))
       return std::nullopt;
-  const TrainingProgram::Backward& backward =
-      program_->backward_for(used, [&] { return forward_inputs(saved); });
+  const TrainingProgram::Backward& backward = program_->backward_for(used, [&] {
+    std::vector<at::Tensor> inputs = forward_inputs(saved);
+    take_numbers(inputs);
+    return inputs;
+  });
   if (!backward.compiled) return std::nullopt;
   std::vector<at::Tensor> arguments;
   arguments.reserve(backward.saved.size() + gradients.size());
@@ -126,6 +138,8 @@ std::optional<BackwardNode::List> BackwardNode::run_compiled(
     return backward.compiled->run_typed(arguments);
   } catch (const KernelFailed&) {
     return std::nullopt;  // the ops themselves say what is wrong
+  } catch (const Mispredicted&) {
+    return std::nullopt;
   }
 }
 
@@ -138,6 +152,7 @@ BackwardNode::List BackwardNode::run_log(const List& gradients,
                 "anew from its inputs here (for create_graph=True, for instance)");
   const bool create_graph = at::GradMode::is_enabled();
   std::vector<at::Tensor> inputs = forward_inputs(saved);
+  const std::vector<c10::Scalar> numbers = take_numbers(inputs);
   List wanted, outputs, seeds;
   {
     const at::AutoGradMode grad(true);
@@ -152,7 +167,7 @@ BackwardNode::List BackwardNode::run_log(const List& gradients,
     OpAmbientScope ambient(OpAmbient::current());
     ambient.enter(program_->ambient_);
     try {
-      outputs = program_->log_.run(std::move(inputs));
+      outputs = program_->log_.run(std::move(inputs), numbers);
     } catch (...) {
       now.restore();
       throw;

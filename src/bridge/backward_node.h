@@ -37,6 +37,7 @@ class BackwardNode final : public torch::autograd::Node {
   void save(const std::vector<at::Tensor>& made);
   std::vector<at::Tensor> unpack();
   std::vector<at::Tensor> forward_inputs(const std::vector<at::Tensor>& saved) const;
+  std::vector<c10::Scalar> take_numbers(std::vector<at::Tensor>& inputs) const;
   std::optional<List> run_compiled(const List& gradients, const std::vector<bool>& used,
                                    const std::vector<at::Tensor>& saved) const;
   List run_log(const List& gradients, const std::vector<at::Tensor>& saved);

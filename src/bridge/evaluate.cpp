@@ -13,15 +13,18 @@
 #include "capture/dispatch/digest.h"
 #include "capture/dispatch/op_info.h"
 #include "capture/dispatch/shapes.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 
 std::optional<std::vector<FoldedConstant>> evaluate_node(const Graph& graph, const Node& node,
                                                          const std::vector<c10::IValue>& opaque) {
+  if (numbers::is_number_op(node.op) || numbers::takes_number(graph, node)) return std::nullopt;
   std::unordered_map<ValueId, at::Tensor> constants;
   for (const Constant& constant : graph.constants)
     constants.emplace(constant.value, *static_cast<const at::Tensor*>(constant.data.get()));
   const ArgReader reader{.tensor = [&](Ref ref) { return constants.at(ref.id); },
+                         .number = {},
                          .opaque = [&](Opaque index) { return opaque[index.index]; },
                          .size = [](const Size& size) { return size.known(); }};
   const c10::OperatorHandle handle = find_op(node.op.str());

@@ -1,14 +1,30 @@
 #include "bridge/find_op.h"
 
+#include <ATen/Context.h>
+
 #include "base/error.h"
 
 namespace smelt {
 
-c10::OperatorHandle find_op(const std::string& name) {
+namespace {
+
+std::optional<c10::OperatorHandle> look_up(const std::string& name) {
   const size_t dot = name.find('.');
   const std::string base = name.substr(0, dot);
   const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
-  auto handle = c10::Dispatcher::singleton().findSchema({base, overload});
+  return c10::Dispatcher::singleton().findSchema({base, overload});
+}
+
+}  // namespace
+
+bool has_cpu_op(OpName name) {
+  if (name.str().starts_with("mkldnn::") && !at::globalContext().userEnabledMkldnn()) return false;
+  const auto handle = look_up(name.str());
+  return handle && handle->hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
+c10::OperatorHandle find_op(const std::string& name) {
+  const auto handle = look_up(name);
   if (!handle) throw Error("this PyTorch has no op " + name + ", which the program calls");
   return *handle;
 }

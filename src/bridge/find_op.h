@@ -5,8 +5,13 @@
 
 #include <string>
 
+#include "graph/op_name.h"
+
 namespace smelt {
 
+// May passes write calls of the op: is it here, for tensors on the CPU, and its library not
+// switched off?
+bool has_cpu_op(OpName name);
 // An Error if this PyTorch has none of that name.
 c10::OperatorHandle find_op(const std::string& name);
 

@@ -1,20 +1,49 @@
 #include "bridge/graph_program.h"
 
-#include <ATen/ScalarOps.h>
-
 #include <ATen/SavedTensorHooks.h>
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "base/counters.h"
+#include "bridge/consumed_node.h"
 #include "bridge/generator_states.h"
+#include "bridge/record_joint.h"
 #include "bridge/recorded_graph.h"
 
 namespace smelt {
 namespace {
 
-// Which of the two to run. With generated kernels the graph, except where it writes to tensors of
-// the caller: there its functional form computes into new memory, and copies.
+// What is copied into tensors of the caller is few elements: more costs more than an op.
+constexpr int64_t kFewElements = 4096;
+
+// Does the program change all of each tensor of the caller that it changes? Of one changed in part
+// (a cache, one row of a table) the functional form passes over all.
+bool writes_whole_tensors(const OpLog& log) {
+  std::unordered_map<int32_t, int64_t> elements;  // by memory: of the caller's tensor, less written
+  for (const LoggedTensor& value : log.values())
+    if (value.kind == LoggedTensor::Kind::input) {
+      int64_t& most = elements[value.memory];
+      most = std::max(most, c10::multiply_integers(value.sizes));
+    }
+  for (const LogItem& item : log.items())
+    for (const LogValue written : item.written)
+      if (const auto left = elements.find(log.values()[written].memory); left != elements.end()) {
+        if (left->first == 0) return false;
+        left->second -= c10::multiply_integers(log.values()[written].sizes);
+      }
+  for (const LogItem& item : log.items())
+    for (const LogValue written : item.written)
+      if (const auto left = elements.find(log.values()[written].memory);
+          left != elements.end() && left->second > kFewElements)
+        return false;
+  return true;
+}
+
+// Which of the two to run. With generated kernels the graph. They store what is written to tensors
+// of the caller in place; where that can't be done it is computed into new memory and copied, which
+// loses against the ops as they are.
 //
 // Without, both call PyTorch's kernels one by one. A step of a graph
 // costs about as much as an op of a log. Where PyTorch composes an op of others, the graph has
@@ -22,7 +51,7 @@ namespace {
 // remove what is computed twice. Microseconds per run on small tensors, log and graph, on a busy
 // machine where less than a tenth means nothing: 30 additions 23, 22; 30 relus 20, 21; six linear
 // layers with relu 18, 15; three einsums 24, 4.5. In-place code is the exception (37, 39 for 30
-// ops, and more on large tensors): its functional form computes into new memory, and copies.
+// ops, and more on large tensors).
 Decision graph_is_faster(const OpLog& log, const LogProgram& program) {
   const bool kernels = cpu_target() != "none";
   if (!program.writes()) return Decision::allow();
@@ -33,49 +62,22 @@ Decision graph_is_faster(const OpLog& log, const LogProgram& program) {
       std::any_of(log.items().begin(), log.items().end(), [&](const LogItem& item) {
         return std::any_of(item.written.begin(), item.written.end(), is_outside);
       });
-  return kernels && !outside ? Decision::allow()
-                             : Decision::forbid("in-place ops are fastest as they are");
+  if (!kernels) return Decision::forbid("in-place ops are fastest as they are");
+  return !outside || writes_whole_tensors(log)
+             ? Decision::allow()
+             : Decision::forbid("parts of tensors are changed in place");
 }
 
-// bool, integers, floating point, complex: a number of a higher one changes the type of a result.
-int category(c10::ScalarType type) {
-  if (c10::isComplexType(type)) return 3;
-  if (c10::isFloatingType(type)) return 2;
-  return type == c10::kBool ? 0 : 1;
-}
-
-// A graph gets run-time scalars as 0-dim tensors. For the type of a result such a tensor counts as
-// the number does if there is a tensor with dimensions of its category beside it, or of a higher
-// one. An op that takes a number itself would have it in the graph.
-Decision numbers_can_be_tensors(const OpLog& log) {
-  for (const LogItem& item : log.items()) {
-    for (const LogScalar& scalar : item.scalars) {
-      if (!scalar.is_tensor)
-        return Decision::forbid(item.op->name.str() + " takes a number that changes");
-      if (log.ambients()[item.ambient].any_autocast())
-        return Decision::forbid("a number that changes, under autocast");
-      const int number = category(item.arguments[scalar.argument].toTensor().scalar_type());
-      const bool decided =
-          std::any_of(item.slots.begin(), item.slots.end(), [&](const LogSlot& slot) {
-            if (slot.is_list || slot.values[0] < 0) return false;
-            const LoggedTensor& tensor = log.values()[slot.values[0]];
-            return !tensor.sizes.empty() && category(tensor.dtype) >= number;
-          });
-      if (!decided)
-        return Decision::forbid(item.op->name.str() +
-                                " takes a number that changes and decides about the result's type");
-    }
+// Likewise, when it is known what is copied.
+Decision graph_is_faster(const Program& program) {
+  std::unordered_set<Register> stored;
+  for (const Step& step : program.steps) stored.insert(step.into.begin(), step.into.end());
+  for (const Step& step : program.steps) {
+    if (step.op != "smelt::write" || stored.contains(step.args[0].get<Ref>().id)) continue;
+    if (step.types[0].numel().as_known().value_or(kFewElements + 1) > kFewElements)
+      return Decision::forbid("what it changes in place would be copied");
   }
   return Decision::allow();
-}
-
-// What a run-time scalar was when traced.
-at::Tensor example_of(const OpLog& log, ScalarId id) {
-  for (const LogItem& item : log.items())
-    for (const LogScalar& scalar : item.scalars)
-      if (scalar.id == id)
-        return c10::scalar_to_tensor(item.arguments[scalar.argument].toTensor().item());
-  return {};
 }
 
 // A program without generated kernels is op by op what the log is, with more around it.
@@ -89,18 +91,20 @@ Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
 
 }  // namespace
 
-GraphProgram::GraphProgram(const OpLog& log, std::span<const LogValue> inputs,
-                           std::span<const LogValue> outputs, Want want,
-                           std::span<const ScalarId> scalars, const CompileOptions& options)
-    : log_(log, inputs, outputs, scalars) {
+GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interface, Want want,
+                           const CompileOptions& options)
+    : log_(log, interface) {
   if (log_.ops() == 0) return;
   if (want != Want::log) {
-    const bool tracked = log_.uses_autograd();
+    const auto& [inputs, outputs, scalars, examples, numbers, wanted_numbers] = interface;
+    const bool tracked = log_.uses_autograd() && !log_.has_grads();
     Decision decision = can_record(log, inputs, outputs);
+    if (decision && log_.has_grads()) decision = can_step(log, outputs);
     if (decision && tracked) decision = can_train(log, inputs, outputs, want);
-    if (decision && tracked && !scalars.empty())
-      decision = Decision::forbid("its results take part in autograd, and a number changes");
-    if (decision && want == Want::fastest && !tracked) decision = graph_is_faster(log, log_);
+    if (decision && tracked && !numbers.empty())
+      decision = Decision::forbid("its results take part in autograd, and a number is read");
+    if (decision && want == Want::fastest && !tracked && !log_.has_backward())
+      decision = graph_is_faster(log, log_);
     if (decision) {
       CompileOptions wanted = options;
       wanted.engine = want == Want::interpreted ? Engine::interpreted
@@ -114,14 +118,31 @@ GraphProgram::GraphProgram(const OpLog& log, std::span<const LogValue> inputs,
       refusal_ = decision.reason();
     }
   }
+  for (size_t i = 0; graph_ && i < interface.outputs.size(); ++i)
+    if (interface.outputs[i] >= 0 && log.values()[interface.outputs[i]].requires_grad &&
+        log_.has_grads() && log.values()[interface.outputs[i]].kind == LoggedTensor::Kind::result)
+      consumed_.push_back(i);
   if (graph_ || training_) return;  // the recorder has counted it
   count(Counter::graphs);
   count(Counter::ops_fallback, static_cast<int64_t>(log_.ops()));
 }
 
+// A graph with a backward pass in it knows nothing of autograd. What it returns must not be
+// something that a further pass could start from.
+Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> outputs) const {
+  for (LogValue output : outputs) {
+    if (output < 0 || log.values()[output].kind == LoggedTensor::Kind::input) continue;
+    const LoggedTensor& value = log.values()[output];
+    if (log.is_input_memory(value.memory))
+      return Decision::forbid("an output of a step shows an input's memory");
+    if (value.requires_grad && !log.is_consumed(output))
+      return Decision::forbid("an output requires a gradient that the step does not compute");
+  }
+  return Decision::allow();
+}
+
 Decision GraphProgram::can_record(const OpLog& log, std::span<const LogValue> inputs,
                                   std::span<const LogValue> outputs) const {
-  if (Decision decision = numbers_can_be_tensors(log); !decision) return decision;
   for (const LogItem& item : log.items())
     if (item.op == &opaque_op()) return Decision::forbid("it calls autograd or Python code");
   for (const LogItem& item : log.items())
@@ -151,13 +172,35 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
                           const CompileOptions& options) {
   std::vector<at::Tensor> examples;
   for (LogValue input : inputs) examples.push_back(log.tensor(input));
-  for (ScalarId scalar : log_.scalars()) examples.push_back(example_of(log, scalar));
+  CompileOptions wanted = options;
+  if (log_.has_grads()) {
+    wanted.frozen.clear();  // an optimizer changes weights all the time
+    try {
+      graph_ = RecordedGraph(
+          std::make_shared<const RecordedGraph::Impl>(record_step(log_, examples), wanted));
+    } catch (const std::exception& error) {
+      refusal_ = error.what();
+    }
+    return;
+  }
   const auto replay = [&](const std::vector<at::Tensor>& twins) {
-    const auto scalars = twins.begin() + std::ssize(inputs);
-    return log_.replay({twins.begin(), scalars}, {scalars, twins.end()});
+    std::vector<c10::Scalar> numbers;  // further arguments
+    for (const c10::Scalar& example : log_.scalar_examples())
+      numbers.push_back(Recorder::current()->add_number(example));
+    return log_.replay(twins, numbers);
   };
+  // Changes of an inference tensor are not counted, and could not be noticed.
+  for (size_t i = 0; i < wanted.frozen.size(); ++i)
+    if (examples[i].is_inference()) wanted.frozen[i] = false;
   try {
-    graph_ = record_as(replay, examples, {}, options);
+    graph_ = record_as(replay, examples, {}, wanted);
+    if (options.engine != Engine::native) return;
+    if (const Decision decision = graph_is_faster(graph_->impl().program->program()); !decision) {
+      graph_->impl().count_ops(-1);
+      count(Counter::graphs, -1);
+      graph_.reset();
+      refusal_ = decision.reason();
+    }
   } catch (const std::exception& error) {
     refusal_ = error.what();
   }
@@ -165,36 +208,44 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
 
 void GraphProgram::train(const OpLog& log, std::span<const LogValue> inputs,
                          std::span<const LogValue> outputs, const CompileOptions& options) {
+  CompileOptions wanted = options;
+  wanted.frozen.clear();
   try {
-    training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, options);
+    training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, wanted);
   } catch (const std::exception& error) {
     refusal_ = error.what();
+  }
+}
+
+std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
+    std::vector<at::Tensor> inputs, std::span<const c10::Scalar> scalars) const {
+  // A dual number of forward-mode autograd has the type of a plain tensor.
+  for (const at::Tensor& input : inputs)
+    if (input._fw_grad(0).defined()) return std::nullopt;
+  GeneratorStates states(log_.generators());
+  try {
+    for (size_t i : log_.cleared_first()) inputs[i].mutable_grad().reset();
+    for (const c10::Scalar& scalar : scalars) inputs.push_back(number_as_tensor(scalar));
+    auto outputs = graph_->impl().run_typed(inputs);
+    if (outputs)
+      for (size_t i : consumed_) mark_consumed((*outputs)[i]);
+    return outputs;
+  } catch (const KernelFailed&) {
+    states.restore();  // the ops themselves say what is wrong
+    return std::nullopt;
+  } catch (...) {
+    states.restore();
+    throw;
   }
 }
 
 std::vector<at::Tensor> GraphProgram::run(std::vector<at::Tensor> inputs,
                                           std::span<const c10::Scalar> scalars) const {
   if (training_) {
-    if (auto outputs = training_->run(inputs)) return std::move(*outputs);
+    if (auto outputs = training_->run(inputs, scalars)) return std::move(*outputs);
   }
-  if (!graph_) return log_.run(std::move(inputs), scalars);
-  // A dual number of forward-mode autograd has the type of a plain tensor.
-  const bool dual = std::any_of(inputs.begin(), inputs.end(), [](const at::Tensor& input) {
-    return input._fw_grad(0).defined();
-  });
-  if (!dual) {
-    GeneratorStates states(log_.generators());
-    try {
-      for (const c10::Scalar& scalar : scalars) inputs.push_back(c10::scalar_to_tensor(scalar));
-      if (auto outputs = graph_->impl().run_typed(inputs)) return std::move(*outputs);
-      inputs.resize(inputs.size() - scalars.size());
-    } catch (const KernelFailed&) {
-      states.restore();  // the ops themselves say what is wrong
-      inputs.resize(inputs.size() - scalars.size());
-    } catch (...) {
-      states.restore();
-      throw;
-    }
+  if (graph_) {
+    if (auto outputs = run_graph(inputs, scalars)) return std::move(*outputs);
   }
   return log_.run(std::move(inputs), scalars);
 }

@@ -26,9 +26,11 @@ class GraphProgram {
     interpreted,  // the graph's kernels run by the loop interpreter, if there can be a graph
   };
   // Counts as a graph in smelt.stats().
-  GraphProgram(const OpLog& log, std::span<const LogValue> inputs,
-               std::span<const LogValue> outputs, Want want, std::span<const ScalarId> scalars = {},
+  GraphProgram(const OpLog& log, const LogProgram::Interface& interface, Want want,
                const CompileOptions& options = {});
+  GraphProgram(const OpLog& log, std::span<const LogValue> inputs,
+               std::span<const LogValue> outputs, Want want)
+      : GraphProgram(log, LogProgram::Interface{inputs, outputs, {}, {}, {}, {}}, want) {}
 
   // The inputs are of the types they were traced with. Thread-safe.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,
@@ -50,13 +52,17 @@ class GraphProgram {
  private:
   Decision can_record(const OpLog& log, std::span<const LogValue> inputs,
                       std::span<const LogValue> outputs) const;
+  Decision can_step(const OpLog& log, std::span<const LogValue> outputs) const;
   void record(const OpLog& log, std::span<const LogValue> inputs, const CompileOptions& options);
+  std::optional<std::vector<at::Tensor>> run_graph(std::vector<at::Tensor> inputs,
+                                                   std::span<const c10::Scalar> scalars) const;
   void train(const OpLog& log, std::span<const LogValue> inputs, std::span<const LogValue> outputs,
              const CompileOptions& options);
 
   LogProgram log_;
   std::optional<RecordedGraph> graph_;
   std::shared_ptr<const TrainingProgram> training_;
+  std::vector<size_t> consumed_;  // outputs that require gradients, which nobody can compute
   std::string refusal_;
 };
 

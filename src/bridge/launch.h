@@ -14,4 +14,11 @@ namespace smelt {
 bool launch(const KernelCode& kernel, std::span<void* const> buffers,
             std::span<const int64_t> symbols);
 
+struct Launch {
+  const KernelCode* kernel = nullptr;
+  void* const* buffers = nullptr;
+};
+// Kernels that do not depend on each other, all at once: threads are woken once.
+bool launch_all(std::span<const Launch> launches, std::span<const int64_t> symbols);
+
 }  // namespace smelt

@@ -9,7 +9,9 @@
 #include "bridge/linked_program.h"
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/op_info.h"
+#include "capture/dispatch/stand_ins.h"
 #include "graph/effects.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 namespace {
@@ -44,15 +46,22 @@ void link_call(LinkedStep& step, std::span<const Arg> args, const std::string& n
                const std::vector<c10::IValue>& opaque) {
   step.op = find_op(name);
   const OpInfo& op = op_info(*step.op);
-  step.checked = op.is_custom;
+  step.checked = op.is_custom && !name.starts_with("mkldnn::");  // passes write those
   const ArgReader reader{.tensor = [](Ref) { return at::Tensor(); },
+                         .number = [](Ref) { return at::Scalar(0.0); },  // each run has its own
                          .opaque = [&](Opaque index) { return opaque[index.index]; },
                          .size = [](const Size& size) { return size.as_known().value_or(0); }};
   for (size_t i = 0; i < args.size(); ++i) {
     if (holds_tensors(args[i])) {
-      step.slots.push_back(
-          {i, registers_in(args[i]), args[i].is<ArgList>(), is_optional_list(op.arg_types[i])});
-      step.arguments.emplace_back();
+      const bool is_number = takes_numbers(op.arg_types[i]);
+      if (is_number && has_symbol(args[i]))
+        throw Error(name + " takes a list of a number that changes and a symbolic size");
+      step.slots.push_back({i, registers_in(args[i]), args[i].is<ArgList>(),
+                            is_optional_list(op.arg_types[i]), is_number});
+      if (is_number)
+        step.arguments.push_back(to_ivalue(args[i], op.arg_types[i], reader));
+      else
+        step.arguments.emplace_back();
       continue;
     }
     if (has_symbol(args[i])) step.symbolic.push_back(i);
@@ -91,12 +100,36 @@ bool links_as_view(const Step& step, LinkedStep& linked) {
   return linked.made[0].known && linked.targets.size() == 1;
 }
 
+LinkedStep link_number(const Step& step) {
+  using Kind = LinkedStep::Kind;
+  LinkedStep linked;
+  const OpName name(step.op);
+  linked.kind = name == numbers::kCompute  ? Kind::number
+                : name == numbers::kItem   ? Kind::item
+                : name == numbers::kExpect ? Kind::expect
+                                           : Kind::fits;
+  for (const Arg& arg : step.args) {
+    if (arg.is<std::string>())
+      linked.number_op = parse_number_op(arg.get<std::string>()).value();
+    else if (arg.is<Ref>())
+      linked.operands.push_back({arg.get<Ref>().id, false});
+    else if (arg.is<DType>())
+      linked.fitting = arg.get<DType>();
+    else if (linked.kind == Kind::expect)
+      linked.truth = arg.get<bool>();
+    else
+      linked.operands.push_back({-1, numbers::literal(arg).value()});
+  }
+  return linked;
+}
+
 LinkedStep link_step(const Step& step, const std::vector<c10::IValue>& opaque) {
   using Kind = LinkedStep::Kind;
   if (step.kernel >= 0) return link_kernel(step);
   if (LinkedStep view; links_as_view(step, view)) return view;
   LinkedStep linked;
   const OpName name(step.op);
+  if (numbers::is_number_op(name)) return link_number(step);
   const auto effect = [&](Kind kind) {
     linked.kind = kind;
     for (const Arg& arg : step.args)
@@ -140,7 +173,11 @@ bool LinkedProgram::check_types = [] {
 LinkedProgram::LinkedProgram(Program program, std::vector<c10::IValue> opaque)
     : program_(std::move(program)), opaque_(std::move(opaque)) {
   steps_.reserve(program_.steps.size());
-  for (const Step& step : program_.steps) steps_.push_back(link_step(step, opaque_));
+  for (const Step& step : program_.steps) {
+    steps_.push_back(link_step(step, opaque_));
+    for (const Register reg : step.into)
+      if (reg >= 0) in_place_.push_back(reg);
+  }
 }
 
 }  // namespace smelt

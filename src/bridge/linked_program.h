@@ -5,10 +5,12 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "runtime/executor.h"
 #include "runtime/program.h"
 
@@ -17,6 +19,13 @@ namespace smelt {
 // A kernel found that its inputs are not what it can compute with: an index out of range, an
 // integer division by 0. PyTorch's own ops say what is wrong.
 class KernelFailed : public Error {
+ public:
+  using Error::Error;
+};
+
+// Something that the program was compiled for does not hold: a branch on the contents of a tensor,
+// a number that Python could not compute. Nothing that the caller can see has been changed.
+class Mispredicted : public Error {
  public:
   using Error::Error;
 };
@@ -33,7 +42,11 @@ struct LinkedStep {
     clear_grad,
     expect_no_grad,
     save_rng,
-    restore_rng
+    restore_rng,
+    number,
+    item,
+    expect,
+    fits
   };
 
   // Where tensors go: args[arg], or its elements for a list; -1 is no tensor.
@@ -42,6 +55,12 @@ struct LinkedStep {
     std::vector<Register> registers;
     bool is_list;
     bool is_optional_list;
+    bool is_number;  // the op takes a Scalar; of a list, -1 is a literal
+  };
+  // Of a step on numbers.
+  struct Operand {
+    Register reg = -1;  // -1: a literal
+    Number literal = false;
   };
 
   Kind kind = Kind::call;
@@ -61,7 +80,11 @@ struct LinkedStep {
     bool known = true;
   };
   std::vector<Dense> made;
-  int64_t offset = 0;  // of a view: from the first element of what it shows
+  int64_t offset = 0;             // of a view: from the first element of what it shows
+  std::vector<Operand> operands;  // of the steps on numbers
+  NumberOp number_op = NumberOp::add;
+  bool truth = false;          // that is expected
+  DType fitting = DType::f64;  // what a number has to fit
 };
 
 class LinkedProgram {
@@ -69,6 +92,7 @@ class LinkedProgram {
   LinkedProgram(Program program, std::vector<c10::IValue> opaque);
 
   const Program& program() const { return program_; }
+  const std::vector<c10::IValue>& opaque() const { return opaque_; }
   // The inputs in the program's order, already checked; symbol values as bound. Thread-safe.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols) const;
 
@@ -81,6 +105,7 @@ class LinkedProgram {
   Program program_;
   std::vector<c10::IValue> opaque_;
   std::vector<LinkedStep> steps_;
+  std::vector<Register> in_place_;  // of inputs that kernels store results into
 };
 
 }  // namespace smelt

@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/lift_fresh.h>
 
 #include <algorithm>
 #include <sstream>
@@ -10,50 +9,26 @@
 
 #include "base/counters.h"
 #include "base/error.h"
-#include "bridge/generator_states.h"
+#include "capture/dispatch/grad_ops.h"
+#include "capture/dispatch/number_node.h"
 
 namespace smelt {
 namespace {
 
 using torch::jit::Stack;
 
+// Ops of smelt's own that stand in logs, of which all is known.
+bool is_own(const OpInfo& op) { return is_grad_op(op) || &op == &expect_op(); }
+
+// A custom op with effects that nobody could put back.
+bool changes_unseen(const OpInfo& op) {
+  return op.is_custom && !is_own(op) && (op.is_mutable || op.traits.effect);
+}
+
 bool is_argument(const LogItem& item, LogValue value) {
   return std::any_of(item.slots.begin(), item.slots.end(), [&](const LogSlot& slot) {
     return std::find(slot.values.begin(), slot.values.end(), value) != slot.values.end();
   });
-}
-
-// Which ops are needed: for an output, or for a change that is seen from outside. Memory decides,
-// not values: a write into a view is needed if any tensor on that memory is.
-std::vector<bool> live_items(const OpLog& log, std::span<const LogValue> outputs) {
-  const std::vector<LogItem>& items = log.items();
-  std::vector<bool> needed(log.values().size());
-  std::vector<bool> needed_memory;
-  const auto need = [&](LogValue value) {
-    if (value < 0) return;
-    needed[value] = true;
-    const auto memory = static_cast<size_t>(log.values()[value].memory);
-    if (memory >= needed_memory.size()) needed_memory.resize(memory + 1);
-    needed_memory[memory] = true;
-  };
-  for (LogValue value : outputs) need(value);
-  std::vector<bool> live(items.size());
-  for (size_t i = items.size(); i-- > 0;) {
-    const LogItem& item = items[i];
-    bool is_live = item.random || item.op->traits.effect || item.op->is_custom;
-    for (LogValue value : item.results)
-      is_live = is_live || (value >= 0 && needed[value] && !is_argument(item, value));
-    for (LogValue value : item.written) {
-      const int32_t memory = log.values()[value].memory;
-      is_live = is_live || log.is_input_memory(memory) ||
-                (static_cast<size_t>(memory) < needed_memory.size() && needed_memory[memory]);
-    }
-    if (!is_live) continue;
-    live[i] = true;
-    for (const LogSlot& slot : item.slots)
-      for (LogValue value : slot.values) need(value);
-  }
-  return live;
 }
 
 std::string describe(const LoggedTensor& value) {
@@ -67,11 +42,73 @@ std::string describe(const LoggedTensor& value) {
 
 }  // namespace
 
-LogProgram::LogProgram(const OpLog& log, std::span<const LogValue> inputs,
-                       std::span<const LogValue> outputs, std::span<const ScalarId> scalars)
-    : scalars_(scalars.begin(), scalars.end()),
+// How an item of the log that gives a number is needed: by what is computed from it.
+void LogProgram::need_items(uint32_t number, std::vector<bool>& needed) const {
+  const NumberStep& wanted = numbers_[number];
+  if (wanted.item >= 0) {
+    needed[wanted.item] = true;
+    return;
+  }
+  for (const NumberStep::Operand& operand : {wanted.a, wanted.b})
+    if (operand.from == NumberStep::Operand::From::number) need_items(operand.index, needed);
+}
+
+int32_t LogProgram::number_of(ScalarId id) const {
+  const auto found = std::find_if(numbers_.begin(), numbers_.end(),
+                                  [id](const NumberStep& number) { return number.id == id; });
+  return found == numbers_.end() ? -1 : static_cast<int32_t>(found - numbers_.begin());
+}
+
+// Which ops are needed: for an output, or for a change that is seen from outside. Memory decides,
+// not values: a write into a view is needed if any tensor on that memory is.
+std::vector<bool> LogProgram::live_items(const OpLog& log,
+                                         std::span<const LogValue> outputs) const {
+  const std::vector<LogItem>& items = log.items();
+  std::vector<bool> needed(log.values().size());
+  std::vector<bool> needed_memory;
+  const auto need = [&](LogValue value) {
+    if (value < 0) return;
+    needed[value] = true;
+    const auto memory = static_cast<size_t>(log.values()[value].memory);
+    if (memory >= needed_memory.size()) needed_memory.resize(memory + 1);
+    needed_memory[memory] = true;
+  };
+  for (LogValue value : outputs) need(value);
+  std::vector<bool> needed_number(items.size());
+  for (uint32_t number : wanted_numbers_) need_items(number, needed_number);
+  std::vector<bool> live(items.size());
+  for (size_t i = items.size(); i-- > 0;) {
+    const LogItem& item = items[i];
+    bool is_live = item.random || item.op->traits.effect || item.op->is_custom;
+    for (LogValue value : item.results)
+      is_live = is_live || (value >= 0 && needed[value] && !is_argument(item, value));
+    for (LogValue value : item.written) {
+      const int32_t memory = log.values()[value].memory;
+      is_live = is_live || log.is_input_memory(memory) ||
+                (static_cast<size_t>(memory) < needed_memory.size() && needed_memory[memory]);
+    }
+    if (item.number >= 0) is_live = needed_number[item.number];
+    if (!is_live) continue;
+    live[i] = true;
+    for (const LogScalar& scalar : item.scalars)
+      if (const int32_t number = number_of(scalar.id); number >= 0)
+        need_items(static_cast<uint32_t>(number), needed_number);
+    for (const LogSlot& slot : item.slots)
+      for (LogValue value : slot.values) need(value);
+  }
+  return live;
+}
+
+LogProgram::LogProgram(const OpLog& log, const Interface& interface)
+    : scalars_(interface.scalars.begin(), interface.scalars.end()),
+      numbers_(interface.numbers.begin(), interface.numbers.end()),
       ambients_(log.ambients()),
       register_of_(log.values().size(), -1) {
+  const auto& inputs = interface.inputs;
+  const auto& outputs = interface.outputs;
+  for (const Number& example : interface.examples) scalar_examples_.push_back(to_scalar(example));
+  for (ScalarId id : interface.wanted_numbers)
+    wanted_numbers_.push_back(static_cast<uint32_t>(number_of(id)));
   for (LogValue value : inputs) {
     inputs_.push_back(reg(value));
     input_texts_.push_back(describe(log.values()[value]));
@@ -79,6 +116,7 @@ LogProgram::LogProgram(const OpLog& log, std::span<const LogValue> inputs,
   const std::vector<bool> live = live_items(log, outputs);
   make_constants(log, live, outputs);
   make_steps(log, live, outputs);
+  note_grads(log, live, inputs);
   find_saved(log, live, inputs);
   for (LogValue value : outputs) {
     if (value >= 0 && register_of_[value] < 0)
@@ -128,10 +166,15 @@ std::vector<LogProgram::ScalarUse> LogProgram::scalar_uses(const LogItem& item) 
   std::vector<ScalarUse> uses;
   for (const LogScalar& scalar : item.scalars) {
     const auto at = std::find(scalars_.begin(), scalars_.end(), scalar.id);
-    if (at == scalars_.end())
-      throw Error(item.op->name.str() + " takes a number that is not among the program's scalars");
-    uses.push_back({scalar.argument, scalar.element, scalar.is_tensor,
-                    static_cast<uint32_t>(at - scalars_.begin())});
+    auto index = static_cast<uint32_t>(at - scalars_.begin());
+    if (at == scalars_.end()) {
+      const int32_t number = number_of(scalar.id);
+      if (number < 0)
+        throw Error(item.op->name.str() +
+                    " takes a number that is not among the program's scalars");
+      index += static_cast<uint32_t>(number);
+    }
+    uses.push_back({scalar.argument, scalar.element, scalar.is_tensor, index});
   }
   return uses;
 }
@@ -166,7 +209,16 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) continue;
     const LogItem& item = log.items()[i];
-    Step step{item.op->handle, item.arguments, {}, scalar_uses(item), {}, item.ambient};
+    Step step{.op = item.op->handle,
+              .arguments = item.arguments,
+              .slots = {},
+              .scalars = scalar_uses(item),
+              .results = {},
+              .ambient = item.ambient,
+              .number = item.number,
+              .is_expectation = item.op == &expect_op()};
+    items_ = std::max(items_, static_cast<size_t>(item.number + 1));
+    expects_ = expects_ || step.is_expectation;
     for (size_t s = 0; s < item.slots.size(); ++s) {
       const LogSlot& slot = item.slots[s];
       Slot linked{slot.argument, slot.is_list, slot.is_optional_list, {}, last_uses[i][s]};
@@ -195,9 +247,8 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
     writes_ = writes_ || !item.written.empty();
     for (LogValue value : item.written)
       fails_cleanly_ = fails_cleanly_ && !log.is_input_memory(log.values()[value].memory);
-    if (item.op->is_custom && (item.op->is_mutable || item.op->traits.effect))
-      fails_cleanly_ = false;
-    if (item.random || item.op->is_custom) {
+    if (changes_unseen(*item.op) || is_grad_op(*item.op)) fails_cleanly_ = false;
+    if (item.random || (item.op->is_custom && !is_own(*item.op))) {
       for (const c10::IValue& argument : item.arguments)
         if (argument.isGenerator()) draw_from(argument.toGenerator());
       for (LogValue value : item.results)
@@ -229,6 +280,7 @@ bool may_fail(const OpLog& log, const LogItem& item) {
       "cholesky",      "inverse",   "::lu",       "multinomial",   "bernoulli",
       "normal",        "poisson",   "ctc_loss",   "margin_loss",   "repeat_interleave",
       "bincount",      "assert",    "max_unpool", "segment_reduce"};
+  if (item.op == &set_grad_op()) return false;
   if (item.op->is_custom || number_may_fail(log, item)) return true;
   const std::string name = item.op->name.str();
   return std::any_of(std::begin(kChecked), std::end(kChecked),
@@ -237,191 +289,65 @@ bool may_fail(const OpLog& log, const LogItem& item) {
 
 }  // namespace
 
+// What autograd has seen of a change can't be put back.
+bool LogProgram::may_restore(const OpLog& log, const LogItem& item, LogValue written) const {
+  const LoggedTensor& tensor = log.values()[written];
+  return tensor.memory != 0 && (!tensor.requires_grad || !log.ambients()[item.ambient].grad);
+}
+
+// Inputs whose gradients the program sets, and those that it drops before anything else.
+void LogProgram::note_grads(const OpLog& log, const std::vector<bool>& live,
+                            std::span<const LogValue> inputs) {
+  bool first = true;
+  const auto note = [&](LogValue value, std::vector<size_t>& list) {
+    const auto at = std::find(inputs.begin(), inputs.end(), value);
+    const auto index = static_cast<size_t>(at - inputs.begin());
+    if (at != inputs.end() && std::find(list.begin(), list.end(), index) == list.end())
+      list.push_back(index);
+  };
+  for (size_t i = 0; i < live.size(); ++i) {
+    if (!live[i]) continue;
+    const LogItem& item = log.items()[i];
+    const bool sets = item.op == &set_grad_op();
+    if (sets && first && item.slots.size() == 1) note(item.slots[0].values[0], cleared_first_);
+    first = first && sets;
+    has_grads_ = has_grads_ || is_grad_op(*item.op);
+    if (sets) note(item.slots[0].values[0], grad_owners_);
+    if (item.op != &backward_op()) continue;
+    has_backward_ = true;
+    for (LogValue leaf : item.slots[2].values) note(leaf, grad_owners_);
+  }
+}
+
 // A run that fails behind a change of an input must not leave that change, as the caller starts
 // over.
 void LogProgram::find_saved(const OpLog& log, const std::vector<bool>& live,
                             std::span<const LogValue> inputs) {
   std::vector<int32_t> written;  // memory of inputs
-  bool is_needed = false;
+  bool is_needed = false, sets_grads = false;
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) continue;
     const LogItem& item = log.items()[i];
-    if (item.op->is_custom && (item.op->is_mutable || item.op->traits.effect)) return;
-    is_needed = is_needed || (!written.empty() && may_fail(log, item));
+    if (changes_unseen(*item.op)) return;
+    const bool has_changed = !written.empty() || sets_grads;
+    is_needed = is_needed || (has_changed && may_fail(log, item));
+    sets_grads = sets_grads || is_grad_op(*item.op);
     for (LogValue value : item.written) {
       const LoggedTensor& tensor = log.values()[value];
       if (!log.is_input_memory(tensor.memory)) continue;
-      if (tensor.memory == 0 || tensor.requires_grad) return;
+      if (!may_restore(log, item, value)) return;
       written.push_back(tensor.memory);
     }
   }
-  if (!is_needed) return;
+  // Whether an op fails can't be helped where gradients are part of the program: what was
+  // expected can.
+  if (!is_needed || (sets_grads && !expects_)) return;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const LoggedTensor& input = log.values()[inputs[i]];
     if (std::find(written.begin(), written.end(), input.memory) != written.end())
       saved_.push_back(i);
   }
   fails_cleanly_ = true;
-}
-
-LogProgram::Saved LogProgram::save(const std::vector<at::Tensor>& inputs) const {
-  Saved saved;
-  const at::NoGradGuard no_grad;
-  for (size_t i : saved_) saved.emplace_back(inputs[i], inputs[i].clone());
-  return saved;
-}
-
-namespace {
-
-// A list is shared with the program, which stays as it is.
-c10::IValue with_element(const c10::IValue& list, int32_t index, const c10::Scalar& number) {
-  auto copy = list.toList().copy();
-  copy.set(static_cast<size_t>(index), number);
-  return copy;
-}
-
-at::Tensor take(std::vector<at::Tensor>& registers, int32_t reg, bool last) {
-  if (reg < 0) return {};
-  return last ? std::move(registers[reg]) : registers[reg];
-}
-
-}  // namespace
-
-void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
-  std::vector<at::Tensor>& registers = state.registers;
-  stack.assign(step.arguments.begin(), step.arguments.end());
-  for (const ScalarUse& use : step.scalars) {
-    c10::IValue& argument = stack[use.argument];
-    if (!state.scalar_tensors.empty())
-      argument = state.scalar_tensors[use.index];
-    else if (use.is_tensor)
-      argument = number_as_tensor(state.scalars[use.index]);
-    else if (use.element < 0)
-      argument = state.scalars[use.index];
-    else
-      argument = with_element(argument, use.element, state.scalars[use.index]);
-  }
-  for (const Slot& slot : step.slots) {
-    c10::IValue& argument = stack[slot.argument];
-    if (!slot.is_list) {
-      argument = take(registers, slot.registers[0], slot.last[0]);
-    } else if (slot.is_optional_list) {
-      c10::List<std::optional<at::Tensor>> list;
-      list.reserve(slot.registers.size());
-      for (size_t i = 0; i < slot.registers.size(); ++i) {
-        at::Tensor tensor = take(registers, slot.registers[i], slot.last[i]);
-        list.push_back(tensor.defined() ? std::optional<at::Tensor>(std::move(tensor))
-                                        : std::nullopt);
-      }
-      argument = std::move(list);
-    } else {
-      std::vector<at::Tensor> list;
-      list.reserve(slot.registers.size());
-      for (size_t i = 0; i < slot.registers.size(); ++i)
-        list.push_back(take(registers, slot.registers[i], slot.last[i]));
-      argument = std::move(list);
-    }
-  }
-  step.op.callBoxed(&stack);
-  size_t next = 0;
-  const auto store = [&](at::Tensor tensor) {
-    if (next >= step.results.size())
-      throw Error(step.op.schema().name() + " returned more tensors than when it was traced");
-    const int32_t reg = step.results[next++];
-    if (reg >= 0) registers[reg] = std::move(tensor);
-  };
-  for (c10::IValue& value : stack) {
-    if (value.isTensor())
-      store(std::move(value).toTensor());
-    else if (value.isTensorList())
-      for (at::Tensor& tensor : value.toTensorVector()) store(std::move(tensor));
-  }
-  stack.clear();
-}
-
-void LogProgram::steps(State& state, OpAmbientScope* ambient) const {
-  Stack stack;
-  for (const Step& step : steps_) {
-    if (ambient) ambient->enter(ambients_[step.ambient]);
-    execute(step, state, stack);
-  }
-}
-
-std::vector<at::Tensor> LogProgram::start(std::vector<at::Tensor> inputs, Mode mode) const {
-  SMELT_CHECK(inputs.size() == inputs_.size(), "a program got another number of inputs");
-  std::vector<at::Tensor> registers(registers_);
-  for (size_t i = 0; i < inputs.size(); ++i) registers[inputs_[i]] = std::move(inputs[i]);
-  for (const Constant& constant : constants_) {
-    if (mode == Mode::replay && !constant.tensor.unsafeGetTensorImpl()->is_wrapped_number())
-      registers[constant.reg] = at::lift_fresh(constant.tensor);
-    else if (constant.shared)
-      registers[constant.reg] = constant.tensor;
-    else
-      registers[constant.reg] = constant.tensor.clone();
-  }
-  return registers;
-}
-
-std::vector<at::Tensor> LogProgram::results(const State& state) const {
-  std::vector<at::Tensor> outputs;
-  outputs.reserve(outputs_.size());
-  for (int32_t reg : outputs_) outputs.push_back(reg < 0 ? at::Tensor() : state.registers[reg]);
-  return outputs;
-}
-
-std::vector<at::Tensor> LogProgram::run(std::vector<at::Tensor> inputs,
-                                        std::span<const c10::Scalar> scalars) const {
-  SMELT_CHECK(scalars.size() == scalars_.size(), "a program got another number of scalars");
-  count(Counter::runs);
-  const Saved saved = save(inputs);
-  State state{start(std::move(inputs), Mode::run), scalars, {}};
-  GeneratorStates states(generators_);
-  try {
-    if (one_ambient_) {
-      steps(state, nullptr);
-    } else {
-      OpAmbientScope ambient(ambients_[0]);
-      steps(state, &ambient);
-    }
-  } catch (...) {
-    states.restore();
-    const at::NoGradGuard no_grad;
-    for (const auto& [tensor, before] : saved) tensor.copy_(before);
-    throw;
-  }
-  return results(state);
-}
-
-// torch.div(3, 2): nothing in it is a tensor that a recorder could follow.
-void LogProgram::refuse_ops_on_numbers() const {
-  std::vector<bool> is_number(registers_);
-  for (const Constant& constant : constants_)
-    is_number[constant.reg] = constant.tensor.unsafeGetTensorImpl()->is_wrapped_number();
-  for (const Step& step : steps_) {
-    bool tensors = false, numbers = !step.scalars.empty();
-    for (const Slot& slot : step.slots)
-      for (int32_t reg : slot.registers)
-        if (reg >= 0) (is_number[reg] ? numbers : tensors) = true;
-    if (numbers && !tensors) throw Error(step.op.schema().name() + " on numbers alone");
-  }
-}
-
-bool LogProgram::numbers_are_tensors() const {
-  for (const Step& step : steps_)
-    for (const ScalarUse& use : step.scalars)
-      if (!use.is_tensor) return false;
-  return true;
-}
-
-std::vector<at::Tensor> LogProgram::replay(std::vector<at::Tensor> twins,
-                                           std::vector<at::Tensor> scalars) const {
-  SMELT_CHECK(scalars.size() == scalars_.size() && numbers_are_tensors(),
-              "a number that changes would be part of a graph");
-  refuse_ops_on_numbers();
-  OpAmbientScope ambient(ambients_[0]);
-  State state{start(std::move(twins), Mode::replay), {}, std::move(scalars)};
-  steps(state, &ambient);
-  return results(state);
 }
 
 namespace {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/number.h"
 #include "capture/dispatch/op_ambient.h"
 #include "capture/dispatch/op_log.h"
 
@@ -20,19 +21,30 @@ namespace smelt {
 
 class LogProgram {
  public:
+  // What the program is given and what it gives. Numbers that ops take are among `scalars`, in the
+  // order that run() takes them, or among `numbers`; those wanted are outputs behind the tensors,
+  // as 0-dim tensors.
+  struct Interface {
+    std::span<const LogValue> inputs;
+    std::span<const LogValue> outputs;
+    std::span<const ScalarId> scalars;
+    std::span<const Number> examples;  // what the scalars are now
+    std::span<const NumberStep> numbers;
+    std::span<const ScalarId> wanted_numbers;
+  };
   // Ops that nobody needs are left out.
-  // `scalars`: the run-time scalars in the order that run() takes them.
-  LogProgram(const OpLog& log, std::span<const LogValue> inputs, std::span<const LogValue> outputs,
-             std::span<const ScalarId> scalars = {});
+  LogProgram(const OpLog& log, const Interface& interface);
+  LogProgram(const OpLog& log, std::span<const LogValue> inputs, std::span<const LogValue> outputs)
+      : LogProgram(log, Interface{inputs, outputs, {}, {}, {}, {}}) {}
 
   // Under the ambient the log started with. Thread-safe. If it throws, the random generators are as
-  // they were before.
+  // they were before. Mispredicted if something that the log expects does not hold.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,
                               std::span<const c10::Scalar> scalars = {}) const;
-  // The same under a recorder, on twins, from whichever ambient. `scalars`: tensors that stand for
-  // the run-time scalars; numbers_are_tensors() must hold.
+  // The same under a recorder, on twins, from whichever ambient. `scalars`: numbers of the
+  // recording (Recorder::add_number), or plain ones, which become part of it.
   std::vector<at::Tensor> replay(std::vector<at::Tensor> twins,
-                                 std::vector<at::Tensor> scalars = {}) const;
+                                 std::span<const c10::Scalar> scalars = {}) const;
 
   // A run that failed has changed nothing that the caller can see.
   bool fails_cleanly() const { return fails_cleanly_; }
@@ -40,10 +52,15 @@ class LogProgram {
   bool uses_autograd() const { return uses_autograd_; }
   // Some op changes a tensor in place.
   bool writes() const { return writes_; }
+  // It runs the autograd engine, or sets gradients.
+  bool has_grads() const { return has_grads_; }
+  bool has_backward() const { return has_backward_; }
+  // Inputs whose gradients are dropped before anything else is done.
+  const std::vector<size_t>& cleared_first() const { return cleared_first_; }
   size_t ops() const { return steps_.size(); }
   const std::vector<ScalarId>& scalars() const { return scalars_; }
-  // All that ops do with run-time scalars is to take them as tensors.
-  bool numbers_are_tensors() const;
+  // What the run-time scalars were when the log was made.
+  const std::vector<c10::Scalar>& scalar_examples() const { return scalar_examples_; }
   const std::vector<at::Generator>& generators() const { return generators_; }
   // One line per op.
   std::string str() const;
@@ -60,7 +77,7 @@ class LogProgram {
     uint32_t argument;
     int32_t element;  // of a list, -1: it is the argument
     bool is_tensor;
-    uint32_t index;  // into scalars_
+    uint32_t index;  // into scalars_, and behind them numbers_
   };
   struct Step {
     c10::OperatorHandle op;
@@ -69,6 +86,8 @@ class LogProgram {
     std::vector<ScalarUse> scalars;
     std::vector<int32_t> results;  // a register; -1: not needed
     int32_t ambient;
+    int32_t number = -1;  // of the number that it gives
+    bool is_expectation = false;
   };
   struct Constant {
     int32_t reg;
@@ -76,19 +95,37 @@ class LogProgram {
     bool shared;  // nobody changes it or gets hold of it
   };
   enum class Mode : uint8_t { run, replay };
-  // What a run is about: registers, and the run-time scalars as numbers or, under a recorder, as
-  // tensors.
+  // What a run is about: registers, and the run-time scalars.
   struct State {
     std::vector<at::Tensor> registers;
     std::span<const c10::Scalar> scalars;
-    std::vector<at::Tensor> scalar_tensors;
+    std::vector<c10::Scalar> items;                   // by LogItem::number
+    std::vector<std::optional<c10::Scalar>> numbers;  // as numbers_, where it has been asked for
   };
-  using Saved = std::vector<std::pair<at::Tensor, at::Tensor>>;  // a tensor and what was in it
+  struct Saved {
+    std::vector<std::pair<at::Tensor, at::Tensor>> contents;  // a tensor and what was in it
+    std::vector<std::pair<at::Tensor, at::Tensor>> grads;     // a tensor and its gradient
+    void restore() const;
+  };
 
   void make_steps(const OpLog& log, const std::vector<bool>& live,
                   std::span<const LogValue> outputs);
   void make_constants(const OpLog& log, const std::vector<bool>& live,
                       std::span<const LogValue> outputs);
+  std::vector<bool> live_items(const OpLog& log, std::span<const LogValue> outputs) const;
+  void need_items(uint32_t number, std::vector<bool>& needed) const;
+  int32_t number_of(ScalarId id) const;
+  void note_grads(const OpLog& log, const std::vector<bool>& live,
+                  std::span<const LogValue> inputs);
+  c10::Scalar evaluate(State& state, uint32_t number) const;
+  c10::Scalar operand(State& state, const NumberStep::Operand& operand) const;
+  c10::Scalar scalar(State& state, uint32_t index) const;
+  void check(const Step& step, State& state) const;
+  void read_number(const Step& step, State& state, const at::Tensor& tensor,
+                   std::vector<c10::IValue>& stack) const;
+  State begin(std::vector<at::Tensor> inputs, std::span<const c10::Scalar> scalars,
+              Mode mode) const;
+  bool may_restore(const OpLog& log, const LogItem& item, LogValue written) const;
   void find_saved(const OpLog& log, const std::vector<bool>& live,
                   std::span<const LogValue> inputs);
   Saved save(const std::vector<at::Tensor>& inputs) const;
@@ -99,10 +136,14 @@ class LogProgram {
   void steps(State& state, OpAmbientScope* ambient) const;
   void execute(const Step& step, State& state, std::vector<c10::IValue>& stack) const;
   std::vector<at::Tensor> start(std::vector<at::Tensor> inputs, Mode mode) const;
-  std::vector<at::Tensor> results(const State& state) const;
+  std::vector<at::Tensor> results(State& state) const;
 
   std::vector<Step> steps_;
   std::vector<ScalarId> scalars_;
+  std::vector<NumberStep> numbers_;
+  std::vector<uint32_t> wanted_numbers_;      // into numbers_
+  size_t items_ = 0;                          // numbers that ops give
+  std::vector<c10::Scalar> scalar_examples_;  // as scalars_
   std::vector<Constant> constants_;
   std::vector<int32_t> inputs_;   // registers
   std::vector<int32_t> outputs_;  // registers; -1: undefined
@@ -113,10 +154,15 @@ class LogProgram {
   size_t registers_ = 0;
   std::vector<at::Generator> generators_;  // that some op draws from
   std::vector<size_t> saved_;              // inputs that are put back if the run fails
-  bool one_ambient_ = true;                // all ops run under the one the log started with
+  std::vector<size_t> grad_owners_;        // inputs whose gradients are set
+  std::vector<size_t> cleared_first_;
+  bool one_ambient_ = true;  // all ops run under the one the log started with
   bool fails_cleanly_ = true;
   bool uses_autograd_ = false;
   bool writes_ = false;
+  bool has_grads_ = false;
+  bool has_backward_ = false;
+  bool expects_ = false;
 };
 
 }  // namespace smelt

@@ -49,6 +49,7 @@ void check_inputs(const std::vector<at::Tensor>& leaves, const std::vector<at::T
 }  // namespace
 
 Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& inputs,
+                      std::span<const c10::Scalar> numbers,
                       const std::vector<at::Tensor>& gradients, const std::vector<bool>& used) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<at::Tensor> leaves;
@@ -58,10 +59,13 @@ Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& 
   const RecordingScope scope(recorder);
   std::vector<at::Tensor> twins, wanted, seeds, tracked;
   for (const at::Tensor& leaf : leaves) twins.push_back(recorder->add_argument(leaf));
+  std::vector<c10::Scalar> recorded_numbers;
+  for (const c10::Scalar& number : numbers)
+    recorded_numbers.push_back(recorder->add_number(number));
   std::vector<at::Tensor> seed_twins;
   for (const at::Tensor& gradient : gradients)
     seed_twins.push_back(gradient.defined() ? recorder->add_argument(gradient) : at::Tensor());
-  std::vector<at::Tensor> outputs = program.replay(twins);
+  std::vector<at::Tensor> outputs = program.replay(twins, recorded_numbers);
   check_inputs(leaves, twins);
   for (const at::Tensor& twin : twins)
     if (twin.requires_grad()) wanted.push_back(twin);
@@ -80,6 +84,25 @@ Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& 
                                   /*create_graph=*/false, /*allow_unused=*/true);
   outputs.insert(outputs.end(), found.begin(), found.end());
   Recorded recorded = recorder->finish(outputs);
+  count(Counter::record_ns, (std::chrono::steady_clock::now() - start).count());
+  return recorded;
+}
+
+Recorded record_step(const LogProgram& program, const std::vector<at::Tensor>& inputs) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<at::Tensor> leaves;
+  for (const at::Tensor& input : inputs) leaves.push_back(leaf_of(input));
+  RecorderOptions options;
+  options.grads_are_known = true;
+  const auto recorder = std::make_shared<Recorder>(std::move(options));
+  const Unwatched unwatched;
+  const RecordingScope scope(recorder);
+  std::vector<at::Tensor> twins;
+  for (const at::Tensor& leaf : leaves) twins.push_back(recorder->add_argument(leaf));
+  std::vector<c10::Scalar> numbers;
+  for (const c10::Scalar& example : program.scalar_examples())
+    numbers.push_back(recorder->add_number(example));
+  Recorded recorded = recorder->finish(program.replay(std::move(twins), numbers));
   count(Counter::record_ns, (std::chrono::steady_clock::now() - start).count());
   return recorded;
 }

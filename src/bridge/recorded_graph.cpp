@@ -4,17 +4,34 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/counters.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "bridge/evaluate.h"
+#include "bridge/find_op.h"
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/overlap.h"
 #include "graph/effects.h"
+#include "graph/numbers.h"
 
 namespace smelt {
+
+namespace {
+
+// By input, of which arguments are frozen.
+std::vector<bool> frozen_inputs(const Graph& graph, const std::vector<bool>& arguments) {
+  std::vector<bool> frozen;
+  if (arguments.empty()) return frozen;
+  for (const Input& input : graph.inputs)
+    frozen.push_back(input.source == Source::argument &&
+                     static_cast<size_t>(input.index) < arguments.size() && arguments[input.index]);
+  return frozen;
+}
+
+}  // namespace
 
 RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
     : graph(std::move(recorded.graph)),
@@ -25,11 +42,14 @@ RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
   options.passes.evaluate = [&](const Graph& in, const Node& node) {
     return evaluate_node(in, node, recorded.opaque);
   };
+  options.passes.has_op = has_cpu_op;
+  if (captured.empty()) options.passes.frozen = frozen_inputs(graph, options.frozen);
   Program lowered = compile(graph, std::move(options), record);
-  int64_t calls = 0;
-  for (const Step& step : lowered.steps) calls += step.kernel < 0;
-  count(Counter::ops_fallback, calls);
-  count(Counter::ops_native, static_cast<int64_t>(graph.nodes.size()) - calls);
+  for (const Step& step : lowered.steps)
+    calls_ += step.kernel < 0 && !numbers::is_number_op(OpName(step.op));
+  on_numbers_ = std::ranges::count_if(
+      graph.nodes, [](const Node& node) { return numbers::is_number_op(node.op); });
+  count_ops(1);
   if (log_enabled(Log::graph)) log(Log::graph, "\n" + graph.str());
   if (log_enabled(Log::perf)) log(Log::perf, "\n" + record.str());
   for (const Node& node : graph.nodes) {
@@ -38,7 +58,17 @@ RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
     for (size_t i = 0; i < graph.inputs.size(); ++i)
       if (node.args[0] == Arg(Ref{graph.inputs[i].value})) written_.push_back(i);
   }
+  is_written_.resize(graph.inputs.size());
+  for (const size_t input : written_) is_written_[input] = true;
+  if (lowered.preparation)
+    preparation = std::make_unique<const Preparation>(*lowered.preparation, recorded.opaque);
   program = std::make_unique<const LinkedProgram>(std::move(lowered), std::move(recorded.opaque));
+}
+
+void RecordedGraph::Impl::count_ops(int64_t sign) const {
+  count(Counter::ops_fallback, sign * calls_);
+  count(Counter::ops_native,
+        sign * (static_cast<int64_t>(graph.nodes.size()) - calls_ - on_numbers_));
 }
 
 std::string RecordedGraph::Impl::describe(size_t input) const {
@@ -68,6 +98,7 @@ std::vector<at::Tensor> RecordedGraph::Impl::bind(const std::vector<at::Tensor>&
   std::vector<at::Tensor> inputs;
   inputs.reserve(graph.inputs.size());
   for (const Input& input : graph.inputs) {
+    if (is_prepared(input)) break;
     switch (input.source) {
       case Source::argument: inputs.push_back(arguments[input.index]); break;
       case Source::captured: inputs.push_back(captured[input.index]); break;
@@ -127,22 +158,35 @@ void RecordedGraph::Impl::check_types(const std::vector<at::Tensor>& inputs,
   }
 }
 
-// A write must not reach a second input behind the graph's back.
+// A write must not reach a second input behind the graph's back. An optimizer has a thousand
+// inputs, so only those that have a storage in common are compared.
 std::optional<std::pair<size_t, size_t>> RecordedGraph::Impl::find_alias(
     const std::vector<at::Tensor>& inputs) const {
-  for (size_t written : written_)
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (i != written &&
-          (graph.inputs[i].source == Source::argument ||
-           graph.inputs[written].source == Source::argument) &&
-          share_bytes(inputs[i], inputs[written]))
-        return std::pair(i, written);
+  if (written_.empty()) return std::nullopt;
+  std::vector<std::pair<const void*, size_t>> by_storage;
+  by_storage.reserve(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].has_storage())
+      by_storage.emplace_back(inputs[i].storage().unsafeGetStorageImpl(), i);
+  std::sort(by_storage.begin(), by_storage.end());
+  for (size_t a = 0; a < by_storage.size(); ++a)
+    for (size_t b = a + 1; b < by_storage.size() && by_storage[b].first == by_storage[a].first; ++b)
+      for (const auto& [i, written] : {std::pair(by_storage[a].second, by_storage[b].second),
+                                       std::pair(by_storage[b].second, by_storage[a].second)})
+        if (is_written_[written] && share_bytes(inputs[i], inputs[written]))
+          return std::pair(i, written);
   return std::nullopt;
 }
 
-std::vector<at::Tensor> RecordedGraph::Impl::execute(const std::vector<at::Tensor>& inputs,
+std::vector<at::Tensor> RecordedGraph::Impl::execute(const LinkedProgram& linked,
+                                                     const std::vector<at::Tensor>& inputs,
                                                      std::vector<int64_t> symbols) const {
-  std::vector<at::Tensor> outputs = program->run(inputs, std::move(symbols));
+  std::vector<at::Tensor> all = inputs;
+  if (preparation) {
+    const std::shared_ptr<const std::vector<at::Tensor>> prepared = preparation->results(inputs);
+    all.insert(all.end(), prepared->begin(), prepared->end());
+  }
+  std::vector<at::Tensor> outputs = linked.run(std::move(all), std::move(symbols));
   for (size_t i = 0; i < outputs.size(); ++i)
     if (returned_input[i] >= 0) outputs[i] = inputs[returned_input[i]];
   return outputs;
@@ -157,7 +201,12 @@ std::vector<at::Tensor> RecordedGraph::Impl::run(const std::vector<at::Tensor>& 
     throw Error(
         describe(alias->first) + " and " + describe(alias->second) +
         " share memory, which the graph changes in place; they did not when it was recorded");
-  return execute(inputs, std::move(symbols));
+  try {
+    return execute(*program, inputs, symbols);
+  } catch (const KernelFailed&) {
+    // Nothing is changed yet: the ops themselves say what is wrong.
+    return execute(LinkedProgram(lower(graph), program->opaque()), inputs, symbols);
+  }
 }
 
 std::optional<std::vector<at::Tensor>> RecordedGraph::Impl::run_typed(
@@ -166,6 +215,7 @@ std::optional<std::vector<at::Tensor>> RecordedGraph::Impl::run_typed(
   inputs.reserve(graph.inputs.size());
   for (const Input& input : graph.inputs) {
     if (input.source == Source::grad) return std::nullopt;
+    if (is_prepared(input)) break;
     inputs.push_back(input.source == Source::argument ? arguments[input.index]
                                                       : captured[input.index]);
     if (offsets_matter_ &&
@@ -174,7 +224,7 @@ std::optional<std::vector<at::Tensor>> RecordedGraph::Impl::run_typed(
   }
   if (find_alias(inputs)) return std::nullopt;
   count(Counter::runs);
-  return execute(inputs, {});
+  return execute(*program, inputs, {});
 }
 
 }  // namespace smelt

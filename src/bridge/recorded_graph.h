@@ -7,6 +7,7 @@
 
 #include "base/record.h"
 #include "bridge/linked_program.h"
+#include "bridge/preparation.h"
 #include "capture/dispatch/recorder.h"
 #include "compile/compile.h"
 #include "graph/graph.h"
@@ -23,6 +24,9 @@ struct RecordedGraph::Impl {
   // does not hold for these arguments all the same: they share memory, or lie elsewhere in it.
   std::optional<std::vector<at::Tensor>> run_typed(const std::vector<at::Tensor>& arguments) const;
 
+  // Adds its ops to smelt.stats(), or takes them back (-1): it is not run after all.
+  void count_ops(int64_t sign) const;
+
   Graph graph;
   Record record;
   std::vector<at::Tensor> captured;
@@ -30,19 +34,28 @@ struct RecordedGraph::Impl {
   std::vector<int32_t> same_argument;
   c10::ScalarType default_dtype;
   std::unique_ptr<const LinkedProgram> program;
+  std::unique_ptr<const Preparation> preparation;  // if the program has one
 
  private:
+  // What is prepared stands behind all other inputs, and counts on from the captured tensors.
+  bool is_prepared(const Input& input) const {
+    return input.source == Source::captured && static_cast<size_t>(input.index) >= captured.size();
+  }
   std::vector<at::Tensor> bind(const std::vector<at::Tensor>& arguments) const;
   void check_types(const std::vector<at::Tensor>& inputs,
                    const std::vector<int64_t>& symbols) const;
   // An input that shares memory with one that the program changes, and that one.
   std::optional<std::pair<size_t, size_t>> find_alias(const std::vector<at::Tensor>& inputs) const;
   std::vector<int64_t> bind_symbols(const std::vector<at::Tensor>& inputs) const;
-  std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
+  std::vector<at::Tensor> execute(const LinkedProgram& linked,
+                                  const std::vector<at::Tensor>& inputs,
                                   std::vector<int64_t> symbols) const;
   std::string describe(size_t input) const;
 
   std::vector<size_t> written_;  // inputs that the program changes
+  std::vector<bool> is_written_;
+  int64_t calls_ = 0;            // nodes that no kernel computes
+  int64_t on_numbers_ = 0;       // nodes that compute Python's numbers
   bool offsets_matter_ = false;  // some op addresses storage absolutely
 };
 

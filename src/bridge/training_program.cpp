@@ -82,10 +82,11 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
       like = at::detail::empty_cpu(output.sizes, output.dtype);
     tracked_.push_back({i, like.sizes().vec(), like.strides().vec(), output.dtype});
   }
-  Recorded recorded =
-      record_joint(log_, examples, gradient_examples(), std::vector<bool>(tracked_.size(), true));
-  SplitGraphs split = split_joint(recorded.graph, static_cast<int32_t>(examples.size()),
-                                  static_cast<int32_t>(outputs_));
+  Recorded recorded = record_joint(log_, examples, log_.scalar_examples(), gradient_examples(),
+                                   std::vector<bool>(tracked_.size(), true));
+  const size_t arguments = examples.size() + log_.scalars().size();
+  SplitGraphs split =
+      split_joint(recorded.graph, static_cast<int32_t>(arguments), static_cast<int32_t>(outputs_));
   if (!split.possible) throw Error(split.possible.reason());
   saved_ = split.saved;
   for (const SavedValue& saved : saved_) {
@@ -99,7 +100,7 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
   backward_text_ = split.backward.str();
   const size_t made = split.forward.outputs.size();
   forward_ = std::make_unique<const RecordedGraph::Impl>(
-      part_of(recorded, std::move(split.forward), examples.size(), std::vector<int32_t>(made, -1)),
+      part_of(recorded, std::move(split.forward), arguments, std::vector<int32_t>(made, -1)),
       options_);
   recorded.graph = {};
   uncompiled_.emplace(std::move(split), std::move(recorded));
@@ -114,13 +115,15 @@ std::vector<at::Tensor> TrainingProgram::gradient_examples() const {
 }
 
 std::optional<std::vector<at::Tensor>> TrainingProgram::run(
-    const std::vector<at::Tensor>& inputs) const {
+    const std::vector<at::Tensor>& tensors, std::span<const c10::Scalar> scalars) const {
   if (torch::autograd::AnomalyMode::is_enabled()) return std::nullopt;  // it names ops
   // Hooks on saved tensors see, and checkpointing counts, each that eager saves.
   if (at::SavedTensorDefaultHooks::get_hooks()) return std::nullopt;
   if (at::GradMode::is_enabled() != ambient_.grad) return std::nullopt;
-  for (const at::Tensor& input : inputs)
+  for (const at::Tensor& input : tensors)
     if (input.is_inference() || input._fw_grad(0).defined()) return std::nullopt;
+  std::vector<at::Tensor> inputs = tensors;
+  for (const c10::Scalar& scalar : scalars) inputs.push_back(number_as_tensor(scalar));
   GeneratorStates states(log_.generators());
   std::vector<at::Tensor> before(inputs.size());
   {
@@ -132,6 +135,9 @@ std::optional<std::vector<at::Tensor>> TrainingProgram::run(
     made = forward_->run_typed(inputs);
   } catch (const KernelFailed&) {
     states.restore();  // the ops themselves say what is wrong
+    return std::nullopt;
+  } catch (const Mispredicted&) {
+    states.restore();
     return std::nullopt;
   } catch (...) {
     states.restore();
@@ -164,9 +170,10 @@ TrainingProgram::Backward TrainingProgram::compile_backward(SplitGraphs split,
 // with fewer gradients the backward reads less of it.
 TrainingProgram::Backward TrainingProgram::record_backward(
     const std::vector<bool>& used, const std::vector<at::Tensor>& inputs) const {
-  Recorded recorded = record_joint(log_, inputs, gradient_examples(), used);
-  SplitGraphs split = split_joint(recorded.graph, static_cast<int32_t>(inputs.size()),
-                                  static_cast<int32_t>(outputs_));
+  Recorded recorded = record_joint(log_, inputs, log_.scalar_examples(), gradient_examples(), used);
+  SplitGraphs split =
+      split_joint(recorded.graph, static_cast<int32_t>(inputs.size() + log_.scalars().size()),
+                  static_cast<int32_t>(outputs_));
   if (!split.possible) return {};
   for (const SavedValue& needed : split.saved) {
     const auto saved = std::ranges::find(saved_, needed.value, &SavedValue::value);

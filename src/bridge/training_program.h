@@ -31,7 +31,8 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
                   std::span<const LogValue> outputs, const CompileOptions& options);
 
   // Nothing if the log has to run instead; nothing is changed then. Thread-safe.
-  std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& inputs) const;
+  std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& inputs,
+                                             std::span<const c10::Scalar> scalars = {}) const;
 
   size_t ops() const;
   std::string str() const;
@@ -55,7 +56,7 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
   Backward compile_backward(SplitGraphs split, Recorded rest) const;
   Backward record_backward(const std::vector<bool>& used,
                            const std::vector<at::Tensor>& inputs) const;
-  // `used`: by tracked output. `inputs` gives what went into the forward. Thread-safe.
+  // `used`: by tracked output. `inputs` gives the tensors that went into the forward. Thread-safe.
   const Backward& backward_for(const std::vector<bool>& used,
                                const std::function<std::vector<at::Tensor>()>& inputs) const;
 

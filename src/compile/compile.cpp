@@ -5,6 +5,7 @@
 #include "base/counters.h"
 #include "base/log.h"
 #include "compile/kernels.h"
+#include "passes/split_frozen.h"
 
 namespace smelt {
 namespace {
@@ -40,10 +41,14 @@ Program compile(Graph& graph, CompileOptions options, Record& record) {
   options.passes.decompose = options.schedule.kernels;
 
   run_passes(graph, options.passes, record);
+  const std::optional<Graph> preparation = split_frozen(graph, options.passes.frozen);
 
   const auto lowering = Clock::now();
-  Program program =
-      options.schedule.kernels ? lower_with_kernels(graph, options, record) : lower(graph);
+  const auto lowered = [&](const Graph& part) {
+    return options.schedule.kernels ? lower_with_kernels(part, options, record) : lower(part);
+  };
+  Program program = lowered(graph);
+  if (preparation) program.preparation = std::make_shared<const Program>(lowered(*preparation));
   record.entries.push_back({.stage = "compile",
                             .name = "lower",
                             .seconds = seconds_since(lowering),

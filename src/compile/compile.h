@@ -23,6 +23,8 @@ struct CompileOptions {
   Engine engine = Engine::calls;
   ScheduleOptions schedule;
   CpuOptions cpu;
+  // By argument of the recorded function: it is frozen, as PassOptions::frozen says.
+  std::vector<bool> frozen;
 };
 
 // Improves the graph in place and lowers it. A kernel that can't be compiled is no error: its nodes

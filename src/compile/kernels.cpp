@@ -58,6 +58,9 @@ std::vector<KernelCode> make_kernels(const Schedule& schedule, const CompileOpti
     code.unit_cost = made.unit_cost;
     code.scratch_bytes = made.scratch_bytes;
     code.ordered = made.ordered;
+    code.finish = made.finish;
+    code.finish_units = made.finish_units;
+    code.partial_bytes = made.partial_bytes;
     code.owner = module;
     codes.push_back(std::move(code));
   }

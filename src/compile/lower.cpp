@@ -1,14 +1,18 @@
 // One step per unit of the schedule. What is decided here is how long a tensor lives: a register is
 // released after the last step that reads it and given to a later result, so that memory goes back
 // as early as in eager code that drops its variables at once. A view keeps its storage alive by
-// itself (the Machine's tensors are counted), so a chain of views needs no care.
+// itself (the Machine's tensors are counted), so a chain of views needs no care. Kernels that are
+// launched together release what they read together.
 
 #include <functional>
 #include <limits>
 #include <queue>
+#include <unordered_map>
 
 #include "base/error.h"
+#include "compile/batches.h"
 #include "compile/compile.h"
+#include "compile/in_place.h"
 #include "compile/reuse.h"
 #include "graph/alias.h"
 #include "passes/ownership.h"
@@ -82,6 +86,8 @@ class Lowering {
   Lowering(const Graph& graph, const Schedule& schedule)
       : graph_(graph),
         schedule_(schedule),
+        in_place_(stored_in_place(graph, schedule)),
+        batch_ends_(batch_ends(graph, schedule, in_place_)),
         visible_(visible_views(graph)),
         register_of_(graph.values.size(), -1) {
     for (const Unit& unit : schedule.order) accesses_.push_back(access_of(graph, schedule, unit));
@@ -146,7 +152,8 @@ class Lowering {
       step.results.push_back(read ? take(result) : -1);
       step.types.push_back(result >= 0 ? graph_.type(result) : TensorType());
     }
-    if (unit.kernel >= 0) plan_reuse(position, step);
+    if (position == 0 || batch_ends_[position - 1] < position) count_readers(position);
+    if (unit.kernel >= 0) plan_memory(position, step);
     for (Arg& arg : step.args) {
       each_ref(arg, [&](Ref& ref) {
         const ValueId value = ref.id;
@@ -154,9 +161,11 @@ class Lowering {
         SMELT_CHECK(ref.id >= 0, "a step reads %" + std::to_string(value) + ", which none makes");
         if (last_reader_[value] != position) return;
         last_reader_[value] = kForever;  // released once, however often the step reads it
-        step.release.push_back(ref.id);
+        released_.push_back(ref.id);
       });
     }
+    step.with_next = batch_ends_[position] != position;
+    if (!step.with_next) step.release = std::exchange(released_, {});
     for (const Register reg : step.release) free_.push(reg);
     program_.steps.push_back(std::move(step));
   }
@@ -171,12 +180,23 @@ class Lowering {
     return (to.offset - from.offset).as_known();
   }
 
-  void plan_reuse(int position, Step& step) const {
+  // By value, how many kernels of the batch that begins here read it: they run at the same time.
+  void count_readers(int first) {
+    batch_readers_.clear();
+    for (int i = first; i <= batch_ends_[first]; ++i)
+      for (const ValueId value : accesses_[i].reads) ++batch_readers_[value];
+  }
+
+  void plan_memory(int position, Step& step) {
     const ScheduledKernel& scheduled = schedule_.kernels[step.kernel];
-    std::vector<bool> dying;
-    for (ValueId value : scheduled.buffers)
-      dying.push_back(value >= 0 && last_reader_[value] == position);
-    for (const int input : reusable_inputs(graph_, scheduled, dying))
+    for (const ValueId result : accesses_[position].makes)
+      step.into.push_back(in_place_[result] < 0 ? -1 : register_of_[in_place_[result]]);
+    std::vector<bool> dying, placed;
+    for (ValueId value : scheduled.buffers) {
+      dying.push_back(value >= 0 && last_reader_[value] == position && batch_readers_[value] == 1);
+      placed.push_back(value >= 0 && in_place_[value] >= 0);
+    }
+    for (const int input : reusable_inputs(graph_, scheduled, dying, placed))
       step.reuse.push_back(input < 0 ? -1 : register_of_[scheduled.buffers[input]]);
   }
 
@@ -184,6 +204,10 @@ class Lowering {
   const Schedule& schedule_;
   std::vector<Access> accesses_;  // by position in the schedule
   std::vector<int> last_reader_;
+  std::vector<ValueId> in_place_;  // by value: the input it is stored into, or -1
+  std::vector<int> batch_ends_;    // by position
+  std::unordered_map<ValueId, int> batch_readers_;
+  std::vector<Register> released_;  // in the batch so far
   std::vector<bool> visible_;
   std::vector<Register> register_of_;
   std::priority_queue<Register, std::vector<Register>, std::greater<>> free_;

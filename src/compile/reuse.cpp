@@ -1,5 +1,7 @@
 #include "compile/reuse.h"
 
+#include <algorithm>
+
 namespace smelt {
 namespace {
 
@@ -14,18 +16,23 @@ int stage_of(const Kernel& kernel, Val value) {
   return -1;
 }
 
-// The one store to the buffer; -1 if there are several, or the kernel reads it back.
+// The one store to the buffer; -1 if there are several.
 Val only_store(const Kernel& kernel, int buffer) {
   Val found = -1;
   for (size_t i = 0; i < kernel.insts.size(); ++i) {
     const Inst& inst = kernel.insts[i];
     if (inst.slot != buffer) continue;
-    if (inst.op == Op::load || inst.op == Op::accumulate) return -1;
+    if (inst.op == Op::accumulate) return -1;
     if (inst.op != Op::store) continue;
     if (found >= 0) return -1;
     found = static_cast<Val>(i);
   }
   return found;
+}
+
+bool reads_back(const Kernel& kernel, int buffer) {
+  return std::ranges::any_of(
+      kernel.insts, [&](const Inst& inst) { return inst.op == Op::load && inst.slot == buffer; });
 }
 
 // The store overwrites each element of the input only when the kernel has read it for the last
@@ -46,7 +53,7 @@ bool reads_before(const Kernel& kernel, int input, Val store) {
 // The same memory for both, element by element: equal strides, or both row-major. (The index says
 // that they are walked alike.)
 bool as_large(const TensorType& a, const TensorType& b) {
-  if (a.dtype != b.dtype || !a.offset.is(0)) return false;
+  if (a.dtype != b.dtype || !a.offset.is(0) || a.wrapped_number) return false;
   if (a.sizes == b.sizes && a.strides == b.strides) return true;
   return all_known(a.sizes) && all_known(b.sizes) && a.numel() == b.numel() &&
          a.strides == contiguous_strides(a.sizes) && b.strides == contiguous_strides(b.sizes);
@@ -55,14 +62,15 @@ bool as_large(const TensorType& a, const TensorType& b) {
 }  // namespace
 
 std::vector<int> reusable_inputs(const Graph& graph, const ScheduledKernel& scheduled,
-                                 const std::vector<bool>& dying) {
+                                 const std::vector<bool>& dying, const std::vector<bool>& placed) {
   const Kernel& kernel = scheduled.kernel;
   std::vector<int> reused;
   std::vector<bool> taken(kernel.buffers.size());
   for (size_t output = 0; output < kernel.buffers.size(); ++output) {
     if (kernel.buffers[output].kind != loops::Buffer::Kind::output) continue;
     int found = -1;
-    const Val store = only_store(kernel, static_cast<int>(output));
+    const bool wanted = !placed[output] && !reads_back(kernel, static_cast<int>(output));
+    const Val store = wanted ? only_store(kernel, static_cast<int>(output)) : -1;
     for (size_t input = 0; store >= 0 && found < 0 && input < kernel.buffers.size(); ++input) {
       if (kernel.buffers[input].kind != loops::Buffer::Kind::input || !dying[input] || taken[input])
         continue;
@@ -75,6 +83,18 @@ std::vector<int> reusable_inputs(const Graph& graph, const ScheduledKernel& sche
     reused.push_back(found);
   }
   return reused;
+}
+
+bool may_overwrite(const Kernel& kernel, int input, int output) {
+  const Val store = only_store(kernel, output);
+  return store >= 0 && reads_before(kernel, input, store);
+}
+
+bool can_fail(const Kernel& kernel) {
+  return std::ranges::any_of(kernel.insts, [](const Inst& inst) {
+    return inst.op == Op::check ||
+           ((inst.op == Op::div || inst.op == Op::mod) && !is_floating(inst.dtype));
+  });
 }
 
 }  // namespace smelt

@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "graph/effects.h"
 #include "graph/graph.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 namespace {
@@ -78,6 +79,13 @@ class Verifier {
     }
     for (const Size& stride : type.strides) check_symbols(stride);
     check_symbols(type.offset);
+    if (numbers::is_number(type) && !is_whole_number(type))
+      fail(name(id) + " is a number, and not of f64, i64 or b8 without dimensions on the CPU");
+  }
+
+  static bool is_whole_number(const TensorType& type) {
+    return type == numbers::type_of(type.dtype) &&
+           (type.dtype == DType::f64 || type.dtype == DType::i64 || type.dtype == DType::b8);
   }
 
   void verify_input(const Input& input) {
@@ -115,6 +123,7 @@ class Verifier {
       if (node.results[i] >= 0) define(node.results[i], id, static_cast<int32_t>(i));
     }
     verify_effect(node);
+    verify_number(node);
     if (effects::is_mutator(node.op)) verify_mutator(node);
   }
 
@@ -162,6 +171,47 @@ class Verifier {
       check_generator(node);
       tensor_at(node, 1);
     }
+  }
+
+  void check_number(const Node& node, size_t i) const {
+    check(numbers::is_number(graph_.type(tensor_at(node, i))), "it takes a number");
+  }
+
+  numbers::Operand operand(const Arg& arg) const {
+    if (const auto value = numbers::literal(arg)) return {numbers::dtype_of(*value), value};
+    check(arg.is<Ref>() && numbers::is_number(graph_.type(arg.get<Ref>().id)),
+          "an operand is no number");
+    return {graph_.type(arg.get<Ref>().id).dtype, std::nullopt};
+  }
+
+  void verify_compute(const Node& node) const {
+    check(!node.args.empty() && node.args[0].is<std::string>(), "it begins with the name of an op");
+    const auto op = parse_number_op(node.args[0].get<std::string>());
+    check(op.has_value(), "there is no such op on numbers");
+    check_form(node, is_unary(*op) ? 2 : 3, 1, {});
+    const auto dtype = numbers::result_of(*op, operand(node.args[1]), operand(node.args.back()));
+    check(dtype == graph_.type(node.results[0]).dtype, "its result is of another type");
+  }
+
+  void verify_number(const Node& node) const {
+    if (node.op == numbers::kCompute) {
+      verify_compute(node);
+    } else if (node.op == numbers::kItem) {
+      check_form(node, 1, 1, {});
+      tensor_at(node, 0);
+    } else if (node.op == numbers::kExpect) {
+      check_form(node, 2, 0, {.effect = true});
+      check_number(node, 0);
+      check(node.args[1].is<bool>(), "the second argument is the truth that is expected");
+    } else if (node.op == numbers::kFits) {
+      check_form(node, 2, 0, {.effect = true});
+      check_number(node, 0);
+      check(node.args[1].is<DType>(), "the second argument is a dtype");
+    }
+    const bool gives = node.op == numbers::kCompute || node.op == numbers::kItem;
+    for (ValueId result : node.results)
+      check(result < 0 || numbers::is_number(graph_.type(result)) == gives,
+            gives ? "its result is a number" : "its result is no number");
   }
 
   void verify_mutator(const Node& node) const {

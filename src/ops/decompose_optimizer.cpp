@@ -7,6 +7,7 @@
 
 #include "ops/decompose.h"
 #include "ops/meaning_families.h"
+#include "ops/not_literal.h"
 #include "ops/promotion.h"
 
 namespace smelt {
@@ -21,6 +22,8 @@ struct Rate {
 };
 
 Rate rate_at(DecomposeQuery& q, size_t i) {
+  if (q.is_tensor(i) && q.type(i).wrapped_number)
+    throw NotLiteral("a rate that is a number known only when the graph runs");
   if (q.is_tensor(i)) return {.tensor = argument_as(q, i, DType::f64)};
   return {.number = q.number(i)};
 }

@@ -36,6 +36,17 @@ constexpr Meaning elsewhere(Pattern pattern, std::string_view name, ElementRule 
   return {.name = name, .pattern = pattern, .element = rule, .allows = allows, .cost = cost};
 }
 
+// The same where further arguments may be numbers known only when the graph runs.
+constexpr Meaning with_numbers(Meaning row, std::initializer_list<int> arguments) {
+  for (int argument : arguments) row.numbers |= uint32_t{1} << argument;
+  return row;
+}
+
+// Is argument i such a number?
+inline bool is_unknown_number(const NodeReader& q, size_t i) {
+  return q.is_tensor(i) && q.type(i).wrapped_number;
+}
+
 template <Expr (*function)(Expr)>
 Expr unary(ElementQuery& q) {
   return function(q.computed(0));

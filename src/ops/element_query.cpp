@@ -18,6 +18,7 @@ Expr number_of(ElementQuery& q, const Arg& number, DType dtype) {
 
 Expr ElementQuery::operand(size_t i) {
   if (!is_tensor(i)) return number_of(*this, arg(i), compute_);
+  if (type(i).wrapped_number) return load(value(i), {}).to(compute_);
   return load(value(i), broadcast_place(graph(), at_, result().sizes, type(i).sizes));
 }
 

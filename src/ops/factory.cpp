@@ -19,10 +19,9 @@ Decision push_new(ShapeQuery& q, const Options& options, Sizes sizes) {
 }
 
 // The dtype a number has by itself: bool, i64, the default float or complex.
-DType dtype_of_number(const Arg& number) {
-  if (number.is<bool>()) return DType::b8;
-  if (number.is<Size>()) return DType::i64;
-  return number.is<double>() ? kDefaultFloat : kDefaultComplex;
+DType dtype_of_number(const ShapeQuery& q, size_t i) {
+  const DType dtype = q.tensor(i).dtype;
+  return is_floating(dtype) ? kDefaultFloat : is_complex(dtype) ? kDefaultComplex : dtype;
 }
 
 // factory(size, ..., dtype, layout, device, pin_memory), the options from argument `at` on.
@@ -77,7 +76,7 @@ Decision empty_permuted(ShapeQuery& q) {
 
 // full(size, value, ...)
 Decision full(ShapeQuery& q) {
-  Options options{dtype_of_number(q.arg(1)), {}};
+  Options options{dtype_of_number(q, 1), {}};
   if (Decision read = read_options(q, 2, options); !read) return read;
   if (q.arg(1).is<std::complex<double>>() && !is_complex(options.dtype))
     return Decision::forbid("a complex value");
@@ -133,7 +132,7 @@ Decision arange(ShapeQuery& q) {
   const Arg step = numbers == 3 ? q.arg(2) : Arg(Size(1));
   Options options{DType::i64, {}};
   for (const Arg* number : {&start, &end, &step}) {
-    if (number->is<bool>() || number->is<std::complex<double>>())
+    if (!number->is<Size>() && !number->is<double>())
       return Decision::forbid("not a range of numbers");
     if (number->is<double>()) options.dtype = kDefaultFloat;
   }

@@ -21,10 +21,9 @@ Decision check_factors(std::initializer_list<const TensorType*> factors) {
 
 // beta and alpha (and value) must be numbers of the result's category.
 bool fits(const ShapeQuery& q, size_t number, DType dtype) {
-  const Arg& arg = q.arg(number);
-  if (arg.is<std::complex<double>>()) return is_complex(dtype);
-  if (arg.is<double>()) return category_of(dtype) >= Category::floating;
-  return true;
+  const DType given = q.tensor(number).dtype;
+  if (is_complex(given)) return is_complex(dtype);
+  return !is_floating(given) || category_of(dtype) >= Category::floating;
 }
 
 Decision push_product(ShapeQuery& q, const TensorType& like, Sizes sizes) {

@@ -4,7 +4,9 @@
 #include <limits>
 #include <unordered_map>
 
+#include "graph/numbers.h"
 #include "ops/meaning_families.h"
+#include "ops/not_literal.h"
 #include "ops/promotion.h"
 
 namespace smelt {
@@ -33,7 +35,8 @@ std::vector<Meaning> collect() {
                       class_loss_decompositions,
                       foreach_decompositions,
                       split_decompositions,
-                      optimizer_decompositions}) {
+                      optimizer_decompositions,
+                      product_decompositions}) {
     const std::span<const Meaning> part = family();
     meanings.insert(meanings.end(), part.begin(), part.end());
   }
@@ -108,6 +111,20 @@ Decision check_literal(const Arg& arg) {
   return Decision::allow();
 }
 
+// Numbers that are known only when the graph runs stand where the rule reads elements. An integer
+// is converted as C++ does it; whether the dtype holds it, the graph checks.
+Decision check_unknown(const NodeReader& q, const Meaning& meaning) {
+  for (size_t i = 0; i < q.size(); ++i) {
+    bool found = false;
+    each_ref(q.arg(i), [&](Ref ref) { found |= numbers::is_number(q.graph().type(ref.id)); });
+    const bool is_operand = meaning.element && meaning.pattern == Pattern::pointwise &&
+                            i < meaning.operands && q.is_tensor(i);
+    if (found && !is_operand && (meaning.numbers >> i & 1) == 0)
+      return Decision::forbid("it needs the value of a number that changes");
+  }
+  return Decision::allow();
+}
+
 // Numbers among the operands must be values of their common dtype; other integers must be known.
 Decision check_numbers(const NodeReader& q, const Meaning& meaning) {
   const std::optional<DType> dtype = common_dtype(q, meaning);
@@ -151,6 +168,7 @@ Decision can_lower(const Graph& graph, const Node& node) {
   const Device device = q.result().device;
   if (Decision made = check_tensor(q.result(), device); !made) return made;
   Decision decision = Decision::allow();
+  if (Decision made = check_unknown(q, *meaning); !made) return made;
   for (const Arg& arg : node.args) {
     if (Decision made = check_literal(arg); !made) return made;
     each_ref(arg, [&](Ref ref) {
@@ -161,7 +179,8 @@ Decision can_lower(const Graph& graph, const Node& node) {
   if (meaning->pattern == Pattern::pointwise && meaning->element) {
     if (Decision made = check_numbers(q, *meaning); !made) return made;
   }
-  return meaning->allows ? meaning->allows(q) : Decision::allow();
+  if (meaning->allows) return with_literals([&] { return meaning->allows(q); });
+  return Decision::allow();
 }
 
 DType compute_dtype_of(const NodeReader& q, const Meaning& meaning) {

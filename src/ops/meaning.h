@@ -67,8 +67,8 @@ class ElementQuery : public NodeReader {
   // An element of a tensor, of the tensor's dtype.
   virtual Expr load(ValueId value, const Indices& at) = 0;
 
-  // The element of argument i that broadcasts to at(); a number in a tensor's place is a constant
-  // of the compute dtype.
+  // The element of argument i that broadcasts to at(); a number is one of the compute dtype,
+  // whether it is known or not.
   Expr operand(size_t i);
   // operand(i) in the dtype the op computes in: result_type of the tensor operands and numbers
   // among `operands`, f16 and bf16 widened to f32, integers to the default float where `floating`.
@@ -144,6 +144,9 @@ struct Meaning {
   bool floating = false;  // integers are computed as the default float
   uint8_t operands = 0;   // of a pointwise op: arguments 0 .. operands-1 promote together
   int cost = 1;           // of one element, in cheap instructions: exp is about 15
+  // Further arguments (a bit each) that may be numbers known only when the graph runs: the element
+  // rule reads them with operand(), rounded() or computed(). Any of the operands may be one.
+  uint32_t numbers = 0;
 };
 
 // The meaning of an op, or nullptr.

@@ -24,18 +24,24 @@ Expr mish(Expr x) { return x * tanh(log1p(exp(x))); }
 Expr hardsigmoid(Expr x) { return min(max(x + 3.0, 0.0), 6.0) / 6.0; }
 Expr hardswish(Expr x) { return x * min(max(x + 3.0, 0.0), 6.0) / 6.0; }
 
-Expr elu_of(Expr x, double alpha, double scale, double input_scale) {
+template <class Number>
+Expr elu_of(Expr x, Number alpha, Number scale, Number input_scale) {
   return select(x < 0.0, expm1(x * input_scale) * (alpha * scale), x * scale);
 }
 
 // elu(self, alpha, scale, input_scale)
-Expr elu(ElementQuery& q) { return elu_of(q.computed(0), q.number(1), q.number(2), q.number(3)); }
+Expr elu(ElementQuery& q) {
+  const Expr x = q.computed(0);
+  if (q.is_tensor(1) || q.is_tensor(2) || q.is_tensor(3))
+    return elu_of(x, q.operand(1), q.operand(2), q.operand(3));
+  return elu_of(x, q.number(1), q.number(2), q.number(3));
+}
 
-Expr celu(ElementQuery& q) { return elu_of(q.computed(0), q.number(1), 1, 1 / q.number(1)); }
+Expr celu(ElementQuery& q) { return elu_of(q.computed(0), q.number(1), 1.0, 1 / q.number(1)); }
 
 Expr leaky_relu(ElementQuery& q) {
   const Expr x = q.computed(0);
-  return select(x > 0.0, x, x * q.number(1));
+  return select(x > 0.0, x, x * q.operand(1));
 }
 
 Expr prelu(ElementQuery& q) {
@@ -49,9 +55,9 @@ Expr hardtanh(ElementQuery& q) { return min(max(q.computed(0), q.operand(1)), q.
 // softplus(self, beta, threshold)
 Expr softplus(ElementQuery& q) {
   const Expr x = q.computed(0);
-  const double beta = q.number(1);
+  const Expr beta = q.operand(1);
   const Expr scaled = x * beta;
-  return select(scaled > q.number(2), x, log1p(exp(scaled)) / beta);
+  return select(scaled > q.operand(2), x, log1p(exp(scaled)) / beta);
 }
 
 // threshold(self, threshold, value)
@@ -101,14 +107,14 @@ constexpr Meaning kRows[] = {
     {.name = "aten::log_sigmoid_forward", .decompose = log_sigmoid},
     pointwise("aten::hardsigmoid", 1, unary<hardsigmoid>, kDivides),
     pointwise("aten::hardswish", 1, unary<hardswish>, kDivides),
-    pointwise("aten::elu", 1, elu, kTranscendental),
+    with_numbers(pointwise("aten::elu", 1, elu, kTranscendental), {1, 2, 3}),
     pointwise("aten::celu", 1, celu, kTranscendental),
-    pointwise("aten::leaky_relu", 1, leaky_relu),
+    with_numbers(pointwise("aten::leaky_relu", 1, leaky_relu), {1}),
     pointwise("aten::_prelu_kernel", 2, prelu),
-    pointwise("aten::hardtanh", 1, hardtanh),
-    pointwise("aten::softplus", 1, softplus, kCompound),
-    pointwise("aten::threshold", 1, threshold),
-    pointwise("aten::hardshrink", 1, hardshrink),
+    with_numbers(pointwise("aten::hardtanh", 1, hardtanh), {1, 2}),
+    with_numbers(pointwise("aten::softplus", 1, softplus, kCompound), {1, 2}),
+    with_numbers(pointwise("aten::threshold", 1, threshold), {1, 2}),
+    with_numbers(pointwise("aten::hardshrink", 1, hardshrink), {1}),
     pointwise("aten::softshrink", 1, softshrink),
     elsewhere(Pattern::gather, "aten::glu", glu, nullptr, kTranscendental),
 };

@@ -50,20 +50,36 @@ Expr gelu_backward(ElementQuery& q) {
   return grad * (left + 0.5 * x * (1.0 - t * t) * inner);
 }
 
+template <class Number>
+Expr elu_gradient(Expr grad, Expr x, bool is_result, Number alpha, Number scale,
+                  Number input_scale) {
+  const Number negative = alpha * scale;
+  const Expr scaled = grad * input_scale;
+  const Expr below = is_result ? scaled * (x + negative) : scaled * negative * exp(x * input_scale);
+  return select(x > 0.0, grad * scale, below);
+}
+
 // elu_backward(grad, alpha, scale, input_scale, is_result, self_or_result)
 Expr elu_backward(ElementQuery& q) {
   const Expr grad = q.computed(0), x = q.computed(5);
-  const double scale = q.number(2), negative = q.number(1) * scale, input_scale = q.number(3);
-  const Expr scaled = grad * input_scale;
-  const Expr below =
-      q.boolean(4) ? scaled * (x + negative) : scaled * negative * exp(x * input_scale);
-  return select(x > 0.0, grad * scale, below);
+  if (q.is_tensor(1) || q.is_tensor(2) || q.is_tensor(3))
+    return elu_gradient(grad, x, q.boolean(4), q.operand(1), q.operand(2), q.operand(3));
+  return elu_gradient(grad, x, q.boolean(4), q.number(1), q.number(2), q.number(3));
+}
+
+// What the op gave says what it was given only where the slope is not negative: PyTorch checks.
+template <size_t is_result>
+Decision needs_no_result(const NodeReader& q) {
+  for (size_t i = 1; i < q.size(); ++i)
+    if (is_unknown_number(q, i) && q.boolean(is_result))
+      return Decision::forbid("a slope that may be negative");
+  return Decision::allow();
 }
 
 // leaky_relu_backward(grad, self, slope, self_is_result)
 Expr leaky_relu_backward(ElementQuery& q) {
   const Expr grad = q.computed(0);
-  return select(q.computed(1) > 0.0, grad, grad * q.number(2));
+  return select(q.computed(1) > 0.0, grad, grad * q.operand(2));
 }
 
 // threshold_backward(grad, self, threshold)
@@ -74,14 +90,14 @@ Expr threshold_backward(ElementQuery& q) {
 // hardtanh_backward(grad, self, min, max)
 Expr hardtanh_backward(ElementQuery& q) {
   const Expr x = q.computed(1);
-  return select((x > q.number(2)) & (x < q.number(3)), q.computed(0), 0.0);
+  return select((x > q.operand(2)) & (x < q.operand(3)), q.computed(0), 0.0);
 }
 
 // softplus_backward(grad, self, beta, threshold)
 Expr softplus_backward(ElementQuery& q) {
-  const Expr grad = q.computed(0), scaled = q.computed(1) * q.number(2);
+  const Expr grad = q.computed(0), scaled = q.computed(1) * q.operand(2);
   const Expr z = exp(scaled);
-  return select(scaled > q.number(3), grad, grad * z / (z + 1.0));
+  return select(scaled > q.operand(3), grad, grad * z / (z + 1.0));
 }
 
 // hardshrink_backward, softshrink_backward(grad, self, lambda)
@@ -158,12 +174,17 @@ constexpr Meaning kRows[] = {
     pointwise("aten::hardsigmoid_backward", 2, binary<hardsigmoid_backward>),
     pointwise("aten::hardswish_backward", 2, binary<hardswish_backward>, kDivides),
     pointwise("aten::gelu_backward", 2, gelu_backward, 2 * kCompound),
-    pointwise("aten::elu_backward", 0, elu_backward, kTranscendental),
-    pointwise("aten::leaky_relu_backward", 2, leaky_relu_backward),
-    pointwise("aten::threshold_backward", 2, threshold_backward),
-    pointwise("aten::hardtanh_backward", 2, hardtanh_backward),
-    pointwise("aten::softplus_backward", 2, softplus_backward, kTranscendental),
-    pointwise("aten::hardshrink_backward", 2, shrink_backward),
+    with_numbers(
+        pointwise("aten::elu_backward", 0, elu_backward, kTranscendental, needs_no_result<4>),
+        {1, 2, 3}),
+    with_numbers(
+        pointwise("aten::leaky_relu_backward", 2, leaky_relu_backward, kCheap, needs_no_result<3>),
+        {2}),
+    with_numbers(pointwise("aten::threshold_backward", 2, threshold_backward), {2}),
+    with_numbers(pointwise("aten::hardtanh_backward", 2, hardtanh_backward), {2, 3}),
+    with_numbers(pointwise("aten::softplus_backward", 2, softplus_backward, kTranscendental),
+                 {2, 3}),
+    with_numbers(pointwise("aten::hardshrink_backward", 2, shrink_backward), {2}),
     pointwise("aten::softshrink_backward", 2, shrink_backward),
     pointwise("aten::logit_backward", 2, logit_backward, kDivides),
     pointwise("aten::native_dropout_backward", 0, dropout_backward),

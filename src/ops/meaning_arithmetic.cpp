@@ -111,24 +111,36 @@ Expr integer_power(Expr base, int64_t exponent) {
   return result;
 }
 
+// The CPU has no roots of f16: they differ from the powers at -0 and -inf.
+bool has_roots(const ElementQuery& q) {
+  return q.result().dtype != DType::f16 || !q.result().device.is_cpu();
+}
+
+// To an exponent that is known only when the graph runs.
+Expr power_of_unknown(ElementQuery& q, Expr x) {
+  const Expr exponent = q.rounded(1), power = pow(x, exponent);
+  if (!has_roots(q)) return power;
+  return select(exponent == 0.5, sqrt(x), select(exponent == -0.5, rsqrt(x), power));
+}
+
 Expr power_of_tensor(ElementQuery& q) {
   const Expr x = q.computed(0);
+  if (is_unknown_number(q, 1)) return power_of_unknown(q, x);
   if (!is_floating(x.dtype())) return integer_power(x, q.integer(1));
   const double exponent = q.number(1);
   if (exponent == 0) return x.like(1);
   if (exponent == 1) return x;
-  // The CPU has no roots of f16: they differ from the powers at -0 and -inf.
-  const bool has_roots = q.result().dtype != DType::f16 || !q.result().device.is_cpu();
   if (exponent == 2) return x * x;
   if (exponent == 3) return x * x * x;
   if (exponent == -2) return 1.0 / (x * x);
-  if (exponent == 0.5 && has_roots) return sqrt(x);
-  if (exponent == -0.5 && has_roots) return rsqrt(x);
+  if (exponent == 0.5 && has_roots(q)) return sqrt(x);
+  if (exponent == -0.5 && has_roots(q)) return rsqrt(x);
   if (exponent == -1) return 1.0 / x;
   return pow(x, q.rounded(1));
 }
 
 Decision allows_power_of_tensor(const NodeReader& q) {
+  if (is_unknown_number(q, 1) && is_floating(q.result().dtype)) return Decision::allow();
   if (!q.arg(1).is_number()) return Decision::forbid("the exponent is no number");
   if (q.arg(1).is<Size>() && !q.arg(1).get<Size>().is_known())
     return Decision::forbid("the exponent is not known");
@@ -226,12 +238,12 @@ Expr x_times_log(Expr x, Expr y) { return select((x == 0.0) & (y == y), 0.0, x *
 Expr x_times_log1p(Expr x, Expr y) { return select((x == 0.0) & (y == y), 0.0, x * log1p(y)); }
 
 constexpr Meaning kRows[] = {
-    pointwise("aten::add.Scalar", 2, add),
-    pointwise("aten::add.Tensor", 2, add),
-    pointwise("aten::sub.Scalar", 2, subtract),
-    pointwise("aten::sub.Tensor", 2, subtract),
-    pointwise("aten::rsub.Scalar", 2, reverse_subtract),
-    pointwise("aten::rsub.Tensor", 2, reverse_subtract),
+    with_numbers(pointwise("aten::add.Scalar", 2, add), {2}),
+    with_numbers(pointwise("aten::add.Tensor", 2, add), {2}),
+    with_numbers(pointwise("aten::sub.Scalar", 2, subtract), {2}),
+    with_numbers(pointwise("aten::sub.Tensor", 2, subtract), {2}),
+    with_numbers(pointwise("aten::rsub.Scalar", 2, reverse_subtract), {2}),
+    with_numbers(pointwise("aten::rsub.Tensor", 2, reverse_subtract), {2}),
     pointwise("aten::mul.Scalar", 2, multiply),
     pointwise("aten::mul.Tensor", 2, multiply),
     floating("aten::div.Scalar", 2, divide, kDivides),

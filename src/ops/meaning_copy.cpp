@@ -35,16 +35,27 @@ Decision number_fits(const NodeReader& q, size_t i) {
 Decision second_fits(const NodeReader& q) { return number_fits(q, 1); }
 Decision third_fits(const NodeReader& q) { return number_fits(q, 2); }
 
+// A number in a tensor's place is converted without a check; a float that the dtype does not hold
+// becomes what the processor likes.
+Decision number_converts(const NodeReader& q, size_t i) {
+  if (!is_unknown_number(q, i) || is_floating(q.result().dtype)) return Decision::allow();
+  if (!is_floating(q.type(i).dtype)) return Decision::allow();
+  return Decision::forbid("a number the dtype may not hold");
+}
+Decision second_converts(const NodeReader& q) { return number_converts(q, 1); }
+Decision third_converts(const NodeReader& q) { return number_converts(q, 2); }
+
 constexpr Meaning kRows[] = {
     pointwise("aten::_conj_physical", 0, same),
     pointwise("aten::_to_copy", 0, same),
     pointwise("aten::clone", 0, same),
     pointwise("aten::lift_fresh_copy", 0, same),
     pointwise("aten::copy", 0, second),
-    pointwise("aten::fill.Scalar", 0, second, kCheap, second_fits),
-    pointwise("aten::fill.Tensor", 0, second),
-    pointwise("aten::masked_fill.Scalar", 0, masked_fill, kCheap, third_fits),
-    pointwise("aten::masked_fill.Tensor", 0, masked_fill),
+    with_numbers(pointwise("aten::fill.Scalar", 0, second, kCheap, second_fits), {1}),
+    with_numbers(pointwise("aten::fill.Tensor", 0, second, kCheap, second_converts), {1}),
+    with_numbers(pointwise("aten::masked_fill.Scalar", 0, masked_fill, kCheap, third_fits), {2}),
+    with_numbers(pointwise("aten::masked_fill.Tensor", 0, masked_fill, kCheap, third_converts),
+                 {2}),
 };
 
 }  // namespace

@@ -22,6 +22,7 @@ Expr full(ElementQuery& q) {
 template <size_t value>
 Decision allows_full(const NodeReader& q) {
   const Arg& number = q.arg(value);
+  if (is_unknown_number(q, value)) return Decision::allow();  // the graph checks that it fits
   if (!number.is_number()) return Decision::forbid("not a number");
   if (is_floating(q.result().dtype) || q.result().dtype == DType::b8) return Decision::allow();
   // What does not fit the dtype is an error of torch's.
@@ -107,15 +108,15 @@ constexpr Meaning kRows[] = {
     factory("aten::arange.start_step", arange<3>, allows_arange<3>),
     factory("aten::eye", eye),
     factory("aten::eye.m", eye),
-    factory("aten::full", full<1>, allows_full<1>),
-    factory("aten::full_like", full<1>, allows_full<1>),
+    with_numbers(factory("aten::full", full<1>, allows_full<1>), {1}),
+    with_numbers(factory("aten::full_like", full<1>, allows_full<1>), {1}),
     factory("aten::linspace", linspace, allows_linspace),
-    factory("aten::new_full", full<2>, allows_full<2>),
+    with_numbers(factory("aten::new_full", full<2>, allows_full<2>), {2}),
     factory("aten::new_ones", constant<1>),
     factory("aten::new_zeros", constant<0>),
     factory("aten::ones", constant<1>),
     factory("aten::ones_like", constant<1>),
-    factory("aten::scalar_tensor", full<0>, allows_full<0>),
+    with_numbers(factory("aten::scalar_tensor", full<0>, allows_full<0>), {0}),
     factory("aten::zero", constant<0>),
     factory("aten::zeros", constant<0>),
     factory("aten::zeros_like", constant<0>),

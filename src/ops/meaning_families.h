@@ -31,5 +31,6 @@ std::span<const Meaning> class_loss_decompositions();
 std::span<const Meaning> foreach_decompositions();
 std::span<const Meaning> split_decompositions();
 std::span<const Meaning> optimizer_decompositions();
+std::span<const Meaning> product_decompositions();  // matrix products that are small
 
 }  // namespace smelt

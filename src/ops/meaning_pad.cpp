@@ -30,8 +30,9 @@ Expr constant_pad(ElementQuery& q) {
 
 Decision allows_constant_pad(const NodeReader& q) {
   if (!all_certainly_positive(q.type(0).sizes)) return Decision::forbid("a pad around nothing");
-  if (q.arg(2).is<double>() && !is_floating(q.result().dtype))
-    return Decision::forbid("a fraction of integers");
+  const bool fraction =
+      is_unknown_number(q, 2) ? is_floating(q.type(2).dtype) : q.arg(2).is<double>();
+  if (fraction && !is_floating(q.result().dtype)) return Decision::forbid("a fraction of integers");
   return Decision::allow();
 }
 
@@ -140,7 +141,7 @@ constexpr ElementRule kClassic = upsample_nearest<Nearest::classic>;
 constexpr ElementRule kExact = upsample_nearest<Nearest::exact>;
 
 constexpr Meaning kRows[] = {
-    gathering("aten::constant_pad_nd", constant_pad, allows_constant_pad),
+    with_numbers(gathering("aten::constant_pad_nd", constant_pad, allows_constant_pad), {2}),
     gathering("aten::reflection_pad1d", mirror_pad<reflected>, has_elements),
     gathering("aten::reflection_pad2d", mirror_pad<reflected>, has_elements),
     gathering("aten::replication_pad1d", mirror_pad<clamped_index>, has_elements),

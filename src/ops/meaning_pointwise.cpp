@@ -79,11 +79,24 @@ Expr sign_bit(ElementQuery& q) {
   return x < 0.0;
 }
 
+// x, or the bound in argument i where that is more, less. Of two zeros x is kept, as torch does it:
+// a bound that is not known may be the other one.
+template <Expr (*extreme)(Expr, Expr)>
+Expr bounded(ElementQuery& q, Expr x, size_t i) {
+  const Expr bound = q.rounded(i), result = extreme(x, bound);
+  if (!is_unknown_number(q, i) || !is_floating(x.dtype())) return result;
+  return select(x == bound, x, result);
+}
+template <Expr (*extreme)(Expr, Expr)>
+Expr clamp_one(ElementQuery& q) {
+  return bounded<extreme>(q, q.computed(0), 1);
+}
+
 // clamp(self, min, max): min first, so that a max below it wins.
 Expr clamp(ElementQuery& q) {
   Expr x = q.computed(0);
-  if (!q.is_none(1)) x = max(x, q.rounded(1));
-  if (!q.is_none(2)) x = min(x, q.rounded(2));
+  if (!q.is_none(1)) x = bounded<larger>(q, x, 1);
+  if (!q.is_none(2)) x = bounded<lesser>(q, x, 2);
   return x;
 }
 
@@ -128,7 +141,8 @@ Expr nan_to_num(ElementQuery& q) {
 
 // A number beside integers must be one of them.
 Decision value_fits(const NodeReader& q) {
-  if (is_floating(q.result().dtype) || !q.arg(3).is<double>()) return Decision::allow();
+  const bool fraction = q.is_tensor(3) ? is_floating(q.type(3).dtype) : q.arg(3).is<double>();
+  if (is_floating(q.result().dtype) || !fraction) return Decision::allow();
   return Decision::forbid("a fraction of integers");
 }
 
@@ -172,18 +186,18 @@ constexpr Meaning kRows[] = {
     pointwise("aten::heaviside", 2, binary<heaviside>),
     pointwise("aten::clamp", 3, clamp),
     pointwise("aten::clamp.Tensor", 3, clamp),
-    pointwise("aten::clamp_max", 2, binary<lesser>),
+    pointwise("aten::clamp_max", 2, clamp_one<lesser>),
     pointwise("aten::clamp_max.Tensor", 2, binary<lesser>),
-    pointwise("aten::clamp_min", 2, binary<larger>),
+    pointwise("aten::clamp_min", 2, clamp_one<larger>),
     pointwise("aten::clamp_min.Tensor", 2, binary<larger>),
-    pointwise("aten::where.self", 0, where),
-    pointwise("aten::where.Scalar", 0, where),
-    pointwise("aten::where.ScalarOther", 0, where),
-    pointwise("aten::where.ScalarSelf", 0, where),
-    pointwise("aten::lerp.Scalar", 2, lerp),
+    with_numbers(pointwise("aten::where.self", 0, where), {1, 2}),
+    with_numbers(pointwise("aten::where.Scalar", 0, where), {1, 2}),
+    with_numbers(pointwise("aten::where.ScalarOther", 0, where), {1, 2}),
+    with_numbers(pointwise("aten::where.ScalarSelf", 0, where), {1, 2}),
+    with_numbers(pointwise("aten::lerp.Scalar", 2, lerp), {2}),
     pointwise("aten::lerp.Tensor", 3, lerp),
-    pointwise("aten::addcmul", 3, add_product, kCheap, value_fits),
-    pointwise("aten::addcdiv", 3, add_quotient, kDivides, value_fits),
+    with_numbers(pointwise("aten::addcmul", 3, add_product, kCheap, value_fits), {3}),
+    with_numbers(pointwise("aten::addcdiv", 3, add_quotient, kDivides, value_fits), {3}),
     pointwise("aten::nan_to_num", 1, nan_to_num),
 };
 

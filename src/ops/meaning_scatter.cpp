@@ -107,7 +107,8 @@ Expr scatter_one(ElementQuery& q) {
   const Hit hit = hit_row(q);
   const DType dtype = q.result().dtype, between = accumulate_of(dtype);
   q.set_compute_dtype(dtype);
-  const Expr source = q.is_tensor(3) ? q.load(q.value(3), hit.place) : q.operand(3);
+  const bool is_number = !q.is_tensor(3) || is_unknown_number(q, 3);
+  const Expr source = is_number ? q.operand(3) : q.load(q.value(3), hit.place);
   const Expr written = source.to(between), self = q.load(q.value(0), q.at()).to(between);
   return select(hit.inside, form == Scatter::add ? self + written : written, self);
 }
@@ -121,6 +122,8 @@ Decision allows_scatter_one(const NodeReader& q) {
     if (d != dim && !(index.sizes[d] == self.sizes[d]))
       return Decision::forbid("rows without an index");
   }
+  if (is_unknown_number(q, 3) && !is_floating(self.dtype))
+    return Decision::forbid("a number the dtype may not hold");
   if (q.is_tensor(3)) return Decision::allow();
   const bool is_truth = q.arg(3).is<bool>() || (q.arg(3).is<Size>() && q.size_at(3).is_known() &&
                                                 (q.integer(3) == 0 || q.integer(3) == 1));
@@ -151,7 +154,8 @@ constexpr Meaning scatter(std::string_view name, ElementRule rule,
 
 constexpr Meaning kRows[] = {
     scatter("aten::scatter.src", scatter_one<Scatter::put>, allows_scatter_one),
-    scatter("aten::scatter.value", scatter_one<Scatter::put>, allows_scatter_one),
+    with_numbers(scatter("aten::scatter.value", scatter_one<Scatter::put>, allows_scatter_one),
+                 {3}),
     scatter("aten::scatter_add", scatter_one<Scatter::add>, allows_scatter_one),
     scatter("aten::slice_scatter", slice_scatter, has_elements<1>),
     scatter("aten::select_scatter", select_scatter, has_elements<1>),

@@ -59,6 +59,46 @@ TEST(Meaning, RoundsHalvesOnce) {
       {255});
 }
 
+TEST(Meaning, TakesNumbersThatAreNotKnown) {
+  // As the same lines with the numbers in them.
+  expect_equal(run_line({{"bf16[2]", {1.0078125, 3}}, {"f64[] number", {0.1}}},
+                        "%2: bf16[2] = aten::mul.Tensor(%0, %1)"),
+               {0.1005859375, 0.30078125});
+  expect_equal(run_line({{"bf16[1]", {0.10009765625}}, {"f64[] number", {0.1}}},
+                        "%2: b8[1] = aten::eq.Scalar(%0, %1)"),
+               {1});
+  expect_equal(run_line({{"i64[3]", {1, 2, 3}}, {"i64[] number", {2}}},
+                        "%2: f32[3] = aten::div.Tensor(%0, %1)"),
+               {0.5, 1, 1.5});
+  expect_equal(run_line({{"f32[2]", {1, 2}}, {"f64[] number", {0.5}}},
+                        "%2: f32[2] = aten::add.Tensor(%0, %0, %1)"),
+               {1.5, 3});
+  expect_equal(run_line({{"f32[3]", {4, -0.0, 2}}, {"f64[] number", {0.5}}},
+                        "%2: f32[3] = aten::pow.Tensor_Scalar(%0, %1)"),
+               {2, -0.0, std::sqrt(2.0f)});
+  expect_equal(run_line({{"f32[2]", {-1, 2}}, {"f64[] number", {0.25}}},
+                        "%2: f32[2] = aten::leaky_relu(%0, %1)"),
+               {-0.25, 2});
+  expect_equal(run_line({{"f64[] number", {2.75}}},
+                        "%1: i64[2] = aten::full([2], %0, i64, none, cpu, false)"),
+               {2, 2});
+}
+
+TEST(Meaning, RefusesNumbersWhoseValueItNeeds) {
+  const auto refusal = [](const std::string& line) {
+    const Graph graph = graph_of({"f32[2]", "f64[] number", "i64[2]", "i64[] number"}, line);
+    const Decision made = can_lower(graph, graph.nodes[0]);
+    return made ? std::string() : made.reason();
+  };
+  EXPECT_EQ(refusal("%4: f32[2] = aten::mul.Tensor(%0, %1)"), "");
+  EXPECT_NE(refusal("%4: f32[2] = aten::celu(%0, %1)"), "");
+  EXPECT_NE(refusal("%4: f32[2] = aten::softshrink(%0, %1)"), "");
+  // PyTorch raises an error for a negative one.
+  EXPECT_NE(refusal("%4: i64[2] = aten::pow.Tensor_Scalar(%2, %3)"), "");
+  EXPECT_NE(refusal("%4: f32[2] = aten::leaky_relu_backward(%0, %0, %1, true)"), "");
+  EXPECT_EQ(refusal("%4: f32[2] = aten::leaky_relu_backward(%0, %0, %1, false)"), "");
+}
+
 TEST(Meaning, PromotesNumbers) {
   expect_equal(run_line({{"i64[3]", {0, 1, 2}}}, "%1: b8[3] = aten::gt.Scalar(%0, 0.5)"),
                {0, 1, 1});

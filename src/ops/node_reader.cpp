@@ -1,6 +1,16 @@
 #include "ops/meaning.h"
+#include "ops/not_literal.h"
 
 namespace smelt {
+namespace {
+
+// Literals only: a tensor here is a number that nobody knows yet.
+void check_literal(bool literal, const Arg& arg, const char* what) {
+  if (arg.is<Ref>()) throw NotLiteral("it needs the value of a number that changes");
+  SMELT_CHECK(literal, std::string(what) + str(arg));
+}
+
+}  // namespace
 
 std::vector<ValueId> NodeReader::values(size_t i) const {
   std::vector<ValueId> values;
@@ -23,23 +33,24 @@ std::vector<int64_t> NodeReader::integers(size_t i) const {
 }
 
 Size NodeReader::size_at(size_t i) const {
-  SMELT_CHECK(arg(i).is<Size>(), "not an integer: " + str(arg(i)));
+  check_literal(arg(i).is<Size>(), arg(i), "not an integer: ");
   return arg(i).get<Size>();
 }
 
 Sizes NodeReader::sizes(size_t i) const {
   if (is_none(i)) return {};
   if (arg(i).is<Size>()) return {arg(i).get<Size>()};
+  check_literal(arg(i).is<ArgList>(), arg(i), "not a list of integers: ");
   Sizes sizes;
   for (const Arg& item : arg(i).get<ArgList>()) {
-    SMELT_CHECK(item.is<Size>(), "not a list of integers: " + str(arg(i)));
+    check_literal(item.is<Size>(), item, "not a list of integers: ");
     sizes.push_back(item.get<Size>());
   }
   return sizes;
 }
 
 bool NodeReader::boolean(size_t i) const {
-  SMELT_CHECK(arg(i).is<bool>(), "not a bool: " + str(arg(i)));
+  check_literal(arg(i).is<bool>(), arg(i), "not a bool: ");
   return arg(i).get<bool>();
 }
 

@@ -19,12 +19,12 @@ namespace {
 
 // alpha of add and sub must not be of a higher category than the result.
 Decision check_alpha(const ShapeQuery& q, size_t alpha) {
-  const Arg& arg = q.arg(alpha);
+  const DType number = q.tensor(alpha).dtype;
   const DType dtype = q.results[0]->dtype;
-  const bool fits = arg.is<bool>()     ? dtype == DType::b8
-                    : arg.is<double>() ? category_of(dtype) >= Category::floating
-                    : arg.is<Size>()   ? true
-                                       : is_complex(dtype);
+  const bool fits = number == DType::b8   ? dtype == DType::b8
+                    : is_complex(number)  ? is_complex(dtype)
+                    : is_floating(number) ? category_of(dtype) >= Category::floating
+                                          : true;
   if (!fits) return Decision::forbid("alpha is not of the result's category");
   return Decision::allow();
 }

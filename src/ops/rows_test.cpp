@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/layout.h"
+#include "ops/not_literal.h"
 
 namespace smelt {
 namespace {
@@ -112,6 +113,28 @@ TEST_F(Rows, PromotionFollowsRank) {
   EXPECT_EQ(call().tensor(numbers).tensor(scalar)("aten::mul.Tensor"), "f64[s0]");
   EXPECT_EQ(call().tensor({s0}).tensor(scalar)("aten::mul.Tensor"), "f32[s0]");
   EXPECT_EQ(call().tensor(numbers).tensor(numbers)("aten::div.Tensor"), "f32[s0]");
+}
+
+TEST_F(Rows, NumbersThatAreNotKnownCountAsThoseThatAre) {
+  const TensorType integers = fresh(DType::i32, Device{}, {s0});
+  TensorType real = fresh(DType::f64, Device{}, {}), integer = fresh(DType::i64, Device{}, {});
+  real.wrapped_number = integer.wrapped_number = true;
+  EXPECT_EQ(call().tensor(integers).tensor(integer)("aten::mul.Tensor"), "i32[s0]");
+  EXPECT_EQ(call().tensor(integers).tensor(real)("aten::mul.Tensor"), "f32[s0]");
+  EXPECT_EQ(call().tensor(fresh(DType::f16, Device{}, {})).tensor(real)("aten::mul.Scalar"),
+            "f16[]");
+  EXPECT_EQ(call().tensor({s0}).tensor({s0}).tensor(real)("aten::add.Tensor"), "f32[s0]");
+  EXPECT_EQ(call().tensor(integers).tensor(integers).tensor(real)("aten::add.Tensor"),
+            "alpha is not of the result's category");
+  EXPECT_EQ(call().tensor(integers).tensor(real).arg(None{})("aten::clamp"), "f32[s0]");
+  EXPECT_EQ(call().sizes({2}).tensor(integer).arg(None{}).arg(None{}).arg(None{}).arg(None{})(
+                "aten::full"),
+            "i64[2]");
+  EXPECT_EQ(
+      call().sizes({2}).tensor(real).arg(None{}).arg(None{}).arg(None{}).arg(None{})("aten::full"),
+      "f32[2]");
+  // A rule that needs the value says so to whoever asks.
+  EXPECT_THROW(call().tensor({s0}).tensor(real)("aten::celu"), NotLiteral);
 }
 
 TEST_F(Rows, ViewsKeepSymbols) {

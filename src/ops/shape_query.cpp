@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "ops/not_literal.h"
 #include "ops/rows.h"
 
 namespace smelt {
@@ -19,6 +20,12 @@ TensorType wrapped_type(const Arg& number) {
     type.dtype = DType::c128;
   }
   return type;
+}
+
+// Literals only: a tensor here is a number that nobody knows yet.
+void check_literal(bool literal, const Arg& arg, const char* what) {
+  if (arg.is<Ref>()) throw NotLiteral("it needs the value of a number that changes");
+  SMELT_CHECK(literal, std::string(what) + str(arg));
 }
 
 int64_t value_of(const Size& size, SymbolTable& symbols) {
@@ -45,16 +52,17 @@ std::vector<TensorType> ShapeQuery::tensors(size_t i) const {
 int64_t ShapeQuery::integer(size_t i) const { return value_of(size_at(i), symbols_); }
 
 Size ShapeQuery::size_at(size_t i) const {
-  SMELT_CHECK(args_[i].is<Size>(), "not an integer: " + str(args_[i]));
+  check_literal(args_[i].is<Size>(), args_[i], "not an integer: ");
   return args_[i].get<Size>();
 }
 
 Sizes ShapeQuery::sizes(size_t i) const {
   const Arg& arg = args_[i];
   if (arg.is<Size>()) return {arg.get<Size>()};
+  check_literal(arg.is<ArgList>(), arg, "not a list of integers: ");
   Sizes sizes;
   for (const Arg& item : arg.get<ArgList>()) {
-    SMELT_CHECK(item.is<Size>(), "not a list of integers: " + str(arg));
+    check_literal(item.is<Size>(), item, "not a list of integers: ");
     sizes.push_back(item.get<Size>());
   }
   return sizes;
@@ -67,7 +75,7 @@ std::vector<int64_t> ShapeQuery::integers(size_t i) const {
 }
 
 bool ShapeQuery::boolean(size_t i) const {
-  SMELT_CHECK(args_[i].is<bool>(), "not a bool: " + str(args_[i]));
+  check_literal(args_[i].is<bool>(), args_[i], "not a bool: ");
   return args_[i].get<bool>();
 }
 

@@ -25,6 +25,7 @@
 #include "graph/effects.h"
 #include "ops/layout.h"
 #include "ops/meaning.h"
+#include "ops/not_literal.h"
 #include "ops/rows.h"
 #include "passes/ownership.h"
 #include "passes/passes.h"
@@ -103,7 +104,9 @@ class Draft final : public DecomposeQuery {
       });
     }
     ShapeQuery query(args, types, symbols_);
-    if (!row->shape(query) || query.results.size() != 1) return std::nullopt;
+    if (!with_literals([&] { return row->shape(query); }) || query.results.size() != 1)
+      return std::nullopt;
+    if (query.results[0]) query.results[0]->wrapped_number = false;
     return query.results[0];
   }
 
@@ -207,7 +210,10 @@ class Decomposer {
     if (std::ranges::none_of(shown.results, [&](ValueId result) { return result >= 0; }))
       return false;
     Draft draft(graph_, shown);
-    if (!meaning->decompose(draft) || !draft.is_good()) return false;
+    const auto rule = [&] {
+      return meaning->decompose(draft) ? Decision::allow() : Decision::forbid("the rule refuses");
+    };
+    if (!with_literals(rule) || !draft.is_good()) return false;
     for (Node& made : draft.finish(graph_, replacements_)) {
       if (made.op == kClone) copies_[made.results[0]] = made.args[0].get<Ref>().id;
       nodes.push_back(std::move(made));

@@ -21,6 +21,8 @@
 #include <string>
 #include <vector>
 
+#include "graph/graph.h"
+
 namespace smelt {
 
 struct IrCase {
@@ -29,6 +31,13 @@ struct IrCase {
   std::string input;
   std::string expected;
 };
+
+// In the cases, inputs that the function captured are frozen.
+inline std::vector<bool> captured_inputs(const Graph& graph) {
+  std::vector<bool> captured;
+  for (const Input& input : graph.inputs) captured.push_back(input.source == Source::captured);
+  return captured;
+}
 
 inline std::vector<IrCase> read_ir_cases(const std::filesystem::path& path) {
   std::vector<IrCase> cases;

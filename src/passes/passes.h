@@ -28,6 +28,12 @@ struct PassOptions {
       disabled;            // names of passes to skip; an unknown one is an Error that lists all
   Evaluator evaluate;      // empty: constants are not folded
   bool decompose = false;  // kernels will be made: compound ops become simple ones
+  // By input of the graph: it stays as it is from run to run; a change is noticed, and is rare.
+  // What is computed from such inputs alone is computed once (passes/split_frozen.h). May be
+  // shorter.
+  std::vector<bool> frozen;
+  // Is there an op of this name to be called? Empty: no passes that need to ask.
+  std::function<bool(OpName)> has_op;
   // After each pass check the graph, and the pass's "changed" against the graph's hash.
   bool verify = true;
 };

@@ -38,10 +38,13 @@ std::string step_line(const Step& step) {
   for (size_t i = 0; i < step.results.size(); ++i) {
     line += (i == 0 ? ": " : ", ") + (step.results[i] < 0 ? "_" : step.types.at(i).str());
   }
+  if (step.with_next) line += "  with next";
   if (step.visible) line += "  visible";
   if (step.grad) line += "  grad";
   for (size_t i = 0; i < step.reuse.size(); ++i)
     if (step.reuse[i] >= 0) line += "  " + name(step.results[i]) + " in " + name(step.reuse[i]);
+  for (size_t i = 0; i < step.into.size(); ++i)
+    if (step.into[i] >= 0) line += "  " + name(step.results[i]) + " into " + name(step.into[i]);
   if (!step.release.empty()) line += "  release " + names(step.release);
   return line;
 }
@@ -62,6 +65,7 @@ std::string Program::str() const {
   }
   for (const Step& step : steps) add(step_line(step));
   add("return (" + join(outputs, [](Register reg) { return reg < 0 ? "none" : name(reg); }) + ")");
+  if (preparation) text += "prepared by a " + preparation->str();
   return text;
 }
 

@@ -30,6 +30,11 @@ struct KernelCode {
   Size units = 0;
   Size unit_cost = 0;  // cycles, roughly
   size_t scratch_bytes = 0;
+  // Where set, to be run once when all units are done, for [0, finish_units). Both get one more
+  // buffer then, of partial_bytes bytes.
+  Function finish = nullptr;
+  int64_t finish_units = 0;
+  size_t partial_bytes = 0;
   bool ordered = false;               // all units on one thread
   std::shared_ptr<const void> owner;  // of the code
   // In the place of `run` where kernels are interpreted.
@@ -46,6 +51,10 @@ struct Step {
   // Of a kernel, per result: the released register whose memory it may take, if nobody else holds
   // it; -1: none.
   std::vector<Register> reuse;
+  // Of a kernel, per result: the register of the input that it is stored into; -1: new memory.
+  std::vector<Register> into;
+  // Of a kernel: launched together with the next one, on which it does not depend.
+  bool with_next = false;
   // The result is a view of a tensor that the caller sees: made so that autograd knows it as a
   // view.
   bool visible = false;
@@ -84,6 +93,9 @@ struct Program {
   std::vector<Register> outputs;  // -1: None
   SymbolTable symbols;
   std::vector<SymbolBinding> bindings;  // one per symbol
+  // What is computed once from inputs that stay as they are. Its inputs count this program's
+  // inputs; its outputs are this program's last inputs.
+  std::shared_ptr<const Program> preparation;
 
   // One line per input, constant and step, for people.
   std::string str() const;

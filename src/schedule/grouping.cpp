@@ -18,6 +18,7 @@
 #include <queue>
 
 #include "base/error.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 namespace {
@@ -52,6 +53,16 @@ std::optional<Indices> reshaped_index(const Indices& at, const Sizes& from, cons
   for (const Index& place : places)
     if (!place.is_affine()) return std::nullopt;
   return places;
+}
+
+// May the group pass over its rows several times? They should be in a cache then, and there should
+// be rows for all threads. (A single pass they share even if there is one row: the code generator
+// cuts it into slices.)
+bool may_pass_again(const Domain& domain) {
+  const int64_t total = known_or(product(domain.full), kLongestRow);
+  if (domain.reduced.empty() || total <= kSmallWork) return true;
+  return known_or(product(domain.outer()), kFewRows) >= kFewRows &&
+         known_or(product(domain.inner()), kLongestRow) <= kLongestRow;
 }
 
 }  // namespace
@@ -164,7 +175,8 @@ void Grouping::add_call(NodeId node) {
   unit_of_node_[node] = unit;
   for (UnitId on : before) depend(unit, on);
   const Traits& traits = graph_.nodes[node].traits;
-  if (traits.is_pure()) return;
+  // A check changes nothing: it only has to be made before what does.
+  if (traits.is_pure() || numbers::is_check(graph_.nodes[node].op)) return;
   // What changes something, or draws numbers, stays where it stands.
   if (traits.effect)
     for (UnitId on = 0; on < unit; ++on)
@@ -204,15 +216,21 @@ bool Grouping::reads_own_places(const std::vector<Read>& reads, int group,
   return true;
 }
 
-// Stages after a reduction pass over the row again: it should be in a cache, and there should be
-// rows for all threads.
-bool Grouping::worth_a_row(NodeId node, const Group& group, const Domain& domain) const {
-  const int64_t total = known_or(product(domain.full), kLongestRow);
-  if (domain.reduced.empty() || total <= kSmallWork) return true;
-  if (known_or(product(domain.outer()), kFewRows) < kFewRows)
-    return group.domain.reduced.empty() && group.nodes.empty();
-  if (roles_.role[node] == Role::reduction && group.domain.reduced.empty()) return true;
-  return known_or(product(domain.inner()), kLongestRow) <= kLongestRow;
+// Is the node computed while the group passes over its points for the first time, or once per row?
+// Then it reads nothing of the group that a reduction comes before.
+bool Grouping::in_first_pass(NodeId node, int group, const Domain& domain) const {
+  if (place_in(graph_, roles_, node, domain)->outer) return true;
+  return std::ranges::none_of(reads(node, domain), [&](const Read& read) {
+    const NodeId producer = graph_.values[read.value].node;
+    if (producer < 0 || group_of_[producer] != group) return false;
+    if (roles_.role[producer] == Role::reduction) return true;
+    const std::optional<Place> place = place_in(graph_, roles_, producer, domain);
+    return !place || place->outer;
+  });
+}
+
+bool Grouping::worth_a_row(NodeId node, int group, const Domain& domain) const {
+  return may_pass_again(domain) || in_first_pass(node, group, domain);
 }
 
 bool Grouping::try_join(NodeId node, int group) {
@@ -223,7 +241,7 @@ bool Grouping::try_join(NodeId node, int group) {
       (roles_.role[node] == Role::reduction || !to.domain.reduced.empty()))
     return false;
   const std::optional<Domain> domain = joined_domain(node, to);
-  if (!domain || !worth_a_row(node, to, *domain)) return false;
+  if (!domain || !worth_a_row(node, group, *domain)) return false;
   const UnitId unit = unit_of_group_[group];
   const std::vector<UnitId> before = dependencies(node);
   for (UnitId on : before)
@@ -268,6 +286,7 @@ void Grouping::try_merge(int into, int from) {
     for (NodeId node : groups_[reader].nodes) {
       if (!place_in(graph_, roles_, node, a.domain)) return;
       if (!reads_own_places(reads(node, a.domain), other, a.domain)) return;
+      if (!worth_a_row(node, other, a.domain)) return;
     }
   }
   for (NodeId node : b.nodes) {
@@ -326,7 +345,7 @@ void Grouping::add_to_group(NodeId node) {
 }
 
 std::vector<Unit> Grouping::order() const {
-  // Of the units whose ancestors have all run, the one that began first.
+  // Of the units whose ancestors have all run, the one that began first; late ones last.
   std::vector<int> waiting(units_.size());
   std::vector<std::vector<UnitId>> next(units_.size());
   for (UnitId unit = 0; unit < static_cast<UnitId>(units_.size()); ++unit) {
@@ -337,7 +356,10 @@ std::vector<Unit> Grouping::order() const {
       next[on].push_back(unit);
     }
   }
-  const auto later = [&](UnitId a, UnitId b) { return units_[a].first > units_[b].first; };
+  const auto place = [&](UnitId unit) {
+    return std::pair(roles_.late[units_[unit].first], units_[unit].first);
+  };
+  const auto later = [&](UnitId a, UnitId b) { return place(a) > place(b); };
   std::priority_queue<UnitId, std::vector<UnitId>, decltype(later)> ready(later);
   size_t all = 0;
   for (UnitId unit = 0; unit < static_cast<UnitId>(units_.size()); ++unit) {

@@ -53,7 +53,8 @@ class Grouping {
   bool reads_own_places(const std::vector<Read>& reads, int group, const Domain& domain) const;
   std::optional<Domain> joined_domain(NodeId node, const Group& group) const;
   bool fits(int group, const Domain& domain) const;
-  bool worth_a_row(NodeId node, const Group& group, const Domain& domain) const;
+  bool worth_a_row(NodeId node, int group, const Domain& domain) const;
+  bool in_first_pass(NodeId node, int group, const Domain& domain) const;
 
   // The units behind a node's arguments.
   std::vector<UnitId> dependencies(NodeId node) const;

@@ -4,7 +4,9 @@
 #include <set>
 
 #include "graph/alias.h"
+#include "graph/numbers.h"
 #include "schedule/domain.h"
+#include "schedule/late.h"
 
 namespace smelt {
 namespace {
@@ -75,8 +77,8 @@ class Probe final : public ElementQuery {
   }
 };
 
-// May a kernel that computes the node report failure: an index out of range, an integer divided by
-// 0?
+}  // namespace
+
 bool may_fail(const Graph& graph, const Node& node) {
   const Domain domain{.full = graph.type(node.results[0]).sizes, .reduced = {}};
   loops::Kernel kernel;
@@ -90,8 +92,6 @@ bool may_fail(const Graph& graph, const Node& node) {
            ((inst.op == loops::Op::div || inst.op == loops::Op::mod) && !is_floating(inst.dtype));
   });
 }
-
-}  // namespace
 
 Roles::Roles(const Graph& graph, const ScheduleOptions& options)
     : role(graph.nodes.size(), Role::call),
@@ -110,7 +110,7 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
     const Node& node = graph.nodes[i];
     const NodeId id = static_cast<NodeId>(i);
     part[i] = current;
-    if (node.traits.effect) ++current;
+    if (node.traits.effect && !numbers::is_check(node.op)) ++current;
     for (const Arg& arg : node.args) {
       each_ref(arg, [&](Ref ref) {
         if (readers[ref.id].empty() || readers[ref.id].back() != id) readers[ref.id].push_back(id);
@@ -121,7 +121,8 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
     const Decision fits = fits_kernel(graph, node, meaning[i]);
     if (!fits) {
       std::string sentence = node.op.str() + ": " + fits.reason();
-      if (!node.traits.view && said.insert(sentence).second) refusals.push_back(sentence);
+      const bool is_op = !node.traits.view && !numbers::is_number_op(node.op);
+      if (is_op && said.insert(sentence).second) refusals.push_back(sentence);
       continue;
     }
     if (node.traits.view) {
@@ -138,6 +139,9 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
       role[i] = meaning[i]->pattern == Pattern::factory ? Role::inlined : Role::element;
     }
   }
+  late = late_nodes(graph, *this);
+  for (size_t i = 0; i < part.size(); ++i)
+    if (late[i]) part[i] = current + 1;
   choose_inlined(graph);
 }
 
@@ -149,7 +153,7 @@ void Roles::choose_inlined(const Graph& graph) {
     const ValueId value = graph.nodes[i].results[0];
     // One that may fail is computed whole: eager fails because of any element.
     if (!is_output[value] && read_once_elsewhere(graph, value, part[i]) &&
-        !may_fail(graph, graph.nodes[i]))
+        (is_concatenated(graph, value) || !may_fail(graph, graph.nodes[i])))
       role[i] = Role::inlined;
   }
   // An inlined value that is needed as a tensor, or in another part, is computed after all.
@@ -176,6 +180,22 @@ bool Roles::read_by_kernels(const Graph& graph, ValueId value, int in_part) cons
       return read_by_kernels(graph, graph.nodes[reader].results[0], in_part);
     return in_kernel(reader) || role[reader] == Role::inlined;
   });
+}
+
+// Is the one reader a concatenation, which reads every element? Its first argument is a list, and
+// no element of it is left out.
+bool Roles::is_concatenated(const Graph& graph, ValueId value) const {
+  if (readers[value].size() != 1) return false;
+  const Node& reader = graph.nodes[readers[value][0]];
+  if (reader.args.empty() || !reader.args[0].is<ArgList>() || reader.results.size() != 1)
+    return false;
+  Size elements = 0;
+  bool found = false;
+  each_ref(reader.args[0], [&](Ref ref) {
+    elements = elements + graph.type(ref.id).numel();
+    found |= ref.id == value;
+  });
+  return found && elements == graph.type(reader.results[0]).numel();
 }
 
 // Is the value read by one gather only, or by slices that show each element at most once?

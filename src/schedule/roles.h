@@ -42,8 +42,9 @@ struct Roles {
   std::vector<std::optional<ReductionForm>> form;  // of reductions
   // A view of something that a kernel computes: the kernel may be the reader's own.
   std::vector<bool> looks_through;
-  // Effects part the graph: a node computes in its own part only.
+  // Effects part the graph: a node computes in its own part only. So do late nodes.
   std::vector<int> part;
+  std::vector<bool> late;  // runs after all others of its part (late.h)
   // By value: the value whose memory kernels read for it, and the nodes that read it.
   std::vector<ValueId> root;
   std::vector<std::vector<NodeId>> readers;
@@ -52,6 +53,11 @@ struct Roles {
 
  private:
   void choose_inlined(const Graph& graph);
+  bool is_concatenated(const Graph& graph, ValueId value) const;
 };
+
+// May a kernel that computes the node report failure: an index out of range, an integer divided by
+// 0?
+bool may_fail(const Graph& graph, const Node& node);
 
 }  // namespace smelt

@@ -79,7 +79,7 @@ def shape_from_values(x):
     return w * 2
 
 
-@breaks("data_dependent", ".item()", (lambda: torch.ones(3),), (lambda: torch.ones(3),), (lambda: torch.zeros(3),))
+@breaks("data_dependent", "for i in range(n)", (lambda: torch.ones(3),), (lambda: torch.ones(3),), (lambda: torch.zeros(3),))
 def loop_count_from_values(x):
     y = x * 2
     n = y.sum().int().item()
@@ -187,7 +187,7 @@ def break_in_a_handler(x):
     try:
         raise KeyError("k")
     except KeyError:
-        y = y + y.sum().item()
+        y = y + y.sum().tolist()
         y = y * 3
     return y + 1
 
@@ -215,7 +215,13 @@ def hook_with_a_closure(x):
     return y * 3
 
 
-@breaks("backward", "y.sum().backward()", *[(lambda: torch.ones(3, requires_grad=True),)] * 3)
+def hooked():
+    x = torch.ones(3, requires_grad=True)
+    x.register_hook(lambda gradient: gradient * 2)
+    return x
+
+
+@breaks("backward", "y.sum().backward()", *[(hooked,)] * 3)
 def backward_pass(x):
     y = x * 2
     y.sum().backward()

@@ -90,6 +90,28 @@ def test_long_reductions_on_threads(backend, threads):
     runs_natively(function, normal(67, 513), backend=backend, scale=100)
 
 
+@pytest.mark.parametrize("shape", ((1000003,), (600, 2, 301), (2, 301, 600), (200000, 3)))
+def test_few_results_of_much_are_the_same_on_any_number_of_threads(shape):
+    def function(x):
+        y = torch.sigmoid(x)
+        return (((x - y) ** 2).mean(), x.norm(), x.argmax(), (x > 3).any(), x.sum(-1), y.sum(0), x.amax(0), y,
+                x / x.abs().amax(), (x - x.mean()).square().sum())  # fmt: skip
+
+    runs_natively(function, normal(*shape), backend="native", scale=1000)
+    compiled = smelt.compile(function)
+    (x,) = normal(*shape)()
+    compiled(x)
+    before = torch.get_num_threads()
+    results = []
+    for count in (1, 2, 3):
+        torch.set_num_threads(count)
+        results.append(compiled(x))
+    torch.set_num_threads(before)
+    for again in results[1:]:
+        for a, b in zip(results[0], again):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
 @BACKENDS
 @pytest.mark.parametrize("options", ({}, {"fusion": "none"}, {"fusion": "pointwise"}, {"max_fused_nodes": 1},
                                      {"max_fused_nodes": 2}, {"max_fused_nodes": 3}, {"numerics": "eager"}))  # fmt: skip
@@ -304,7 +326,10 @@ def test_an_index_out_of_range_is_eagers_error(backend):
     def gathered(x, i):
         return torch.gather(x, 0, i[:, None].expand(3, 7)).exp()
 
-    for function in (indexed, selected, embedded, gathered):
+    def concatenated(x, i):
+        return torch.cat([x[i], torch.stack([x[i], x[:3]], 1)[:, 0], x[:3]], 1)
+
+    for function in (indexed, selected, embedded, gathered, concatenated):
         for places in ([0, 1, 2], [0, 5, 2], [0, -6, 1], [2, -1, 0]):
             check(function, lambda places=places: (normal(5, 7)()[0], torch.tensor(places)), backend=backend)
 

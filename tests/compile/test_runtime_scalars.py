@@ -163,25 +163,6 @@ def test_gradients(backend):
     assert smelt.stats()["recompiles"] == 0
 
 
-def test_native_graphs_take_numbers_as_tensors():
-    """Where a 0-dim tensor counts as the number does; else the ops are run one by one."""
-    def graph_of(fn, x, k):
-        smelt.reset()
-        compiled = smelt.compile(fn, backend="native")
-        compiled(x, k)
-        plain(fn, *[(x, v) for v in (k, k + 1, k * 3, k)], backend="native")
-        return smelt.explain(compiled)(x, k).segments[0].graph
-    assert "# op by op" not in graph_of(lambda x, k: x * k + k, tensor(), 0.5)
-    assert "# op by op" not in graph_of(lambda x, k: (x / k - k).sin(), tensor(torch.bfloat16), 3)
-    assert "# op by op" not in graph_of(lambda x, k: x * (k + 1) - k, tensor(torch.int16), 3)
-    assert "decides about the result's type" in graph_of(lambda x, k: x * k, tensor(torch.int64), 0.5)
-    assert "decides about the result's type" in graph_of(lambda x, k: x.sum() * k, tensor(), 0.5)
-    assert "decides about the result's type" in graph_of(lambda x, k: x * k, tensor(torch.bool), 2)
-    assert "takes a number that changes" in graph_of(lambda x, k: x.clamp(max=k), tensor(), 0.5)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert "autocast" in graph_of(lambda x, k: (x @ x.t()) * k, tensor(), 0.5)
-
-
 def test_bool_is_part_of_the_graph():
     def fn(x, k):
         return x * k, torch.full((2,), k)

@@ -296,8 +296,9 @@ def test_dynamic(dynamic):
     ({'mode': 3}, ValueError, MODES),
     ({'backend': 'inductor'}, ValueError, ['native', 'eager']),
     ({'backend': 3}, ValueError, ['native', 'eager']),
-    ({'options': {'fuse': 1}}, ValueError, ['fusion', 'max_fused_nodes', 'numerics', 'recompile_limit']),
+    ({'options': {'fuse': 1}}, ValueError, ['freeze', 'fusion', 'max_fused_nodes', 'numerics', 'recompile_limit']),
     ({'options': {'fusion': 'all'}}, ValueError, ['none', 'pointwise', 'full']),
+    ({'options': {'freeze': 1}}, ValueError, ['freeze', 'True', 'False']),
     ({'options': {'numerics': 'fast'}}, ValueError, ['default', 'eager']),
     ({'options': {'max_fused_nodes': 0}}, ValueError, ['at least 1']),
     ({'options': {'recompile_limit': True}}, ValueError, ['at least 1']),
@@ -323,7 +324,7 @@ def test_what_is_not_callable(value):
 
 
 def test_options():
-    options = {'fusion': 'none', 'max_fused_nodes': 4, 'numerics': 'eager', 'recompile_limit': 2}
+    options = {'freeze': True, 'fusion': 'none', 'max_fused_nodes': 4, 'numerics': 'eager', 'recompile_limit': 2}
     same(smelt.compile(scaled, options=options), scaled, torch.randn(4))
 
 

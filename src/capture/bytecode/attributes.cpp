@@ -252,8 +252,11 @@ Result get_tensor_field(Trace& trace, Value tensor, PyObject* name) {
                                                         "_grad",
                                                         "_base"};
   trace.use(tensor);
-  if (changing.contains(text_of(name)) && !trace.is_born(tensor.object))
-    return read_field(trace, tensor, name);
+  const std::string field = text_of(name);
+  const bool is_grad = field == "grad" || field == "_grad";
+  const bool is_ours =
+      trace.is_born(tensor.object) || (is_grad && trace.has_set_grad(tensor.object));
+  if (changing.contains(field) && !is_ours) return read_field(trace, tensor, name);
   PyObject* found = PyObject_GetAttr(tensor.object, name);
   trace.check_log();
   return {found, found == nullptr ? 0 : trace.adopt(found)};
@@ -365,6 +368,18 @@ void note_store(Trace& trace, Value object, PyObject* dict, Ref dict_ref, PyObje
   }
 }
 
+// Part of the tensor program: what comes behind it there may depend on it.
+bool set_grad(Trace& trace, Value tensor, PyObject* name, Value grad) {
+  trace.use(tensor);
+  if (grad.object != nullptr) trace.use(grad);
+  if (PyObject_GenericSetAttr(tensor.object, name, grad.object) != 0) {
+    trace.stop(BreakReason::exception, "setting a gradient");
+    return false;
+  }
+  trace.set_grad(tensor, grad);
+  return true;
+}
+
 // A descriptor of the type decides what a store does. True: it has been done, with the result in
 // *ok.
 bool store_through_descriptor(Trace& trace, Value object, PyObject* name, Value value, bool* ok) {
@@ -396,6 +411,9 @@ bool store_through_descriptor(Trace& trace, Value object, PyObject* name, Value 
     return false;
   } else if (is_function_context(object.object) && trace.is_born(object.object)) {
     return false;  // gone with it: the function that has it is called again
+  } else if (tensors().is_tensor(object.object) && text_of(name) == "grad") {
+    *ok = set_grad(trace, object, name, value);
+    return true;
   } else {
     stop_at_change(trace, object, name);
     return false;

@@ -165,12 +165,53 @@ bool call_apply(Trace& trace, std::span<const Value> arguments, PyObject* keywor
 // Hooks and custom functions that the pass would call.
 bool stops_at_python(Trace& trace, std::span<const Value> arguments) {
   if (arguments.empty() || !tensors().backward_runs_python(arguments[0].object)) return false;
-  trace.stop(BreakReason::backward, "torch.autograd.grad, with Python code in the graph");
+  trace.stop(BreakReason::backward, "with Python code in it (hooks, custom functions)");
   return true;
 }
 
-// torch.autograd.grad, when all that can go wrong with its arguments is ruled out. backward()
-// changes the grad of tensors that need not be known.
+// What tensors `grad` has now is looked at, by each cached call too.
+bool read_grad(Trace& trace, Value leaf) {
+  static PyObject* const name = PyUnicode_InternFromString("grad");
+  if (trace.has_set_grad(leaf.object)) return true;
+  const Result grad = get_attribute(&trace, leaf, name);
+  const Object held = Object::steal(grad.object);
+  if (!held) return false;
+  trace.use({held.get(), grad.ref});
+  return trace.active();
+}
+
+// A pass that adds to the gradients of all it reaches. Those are tensors that the trace knows, as
+// all that leads to them is in it.
+Result run_backward(Trace& trace, Value function, std::span<const Value> arguments,
+                    PyObject* keywords) {
+  std::vector<Object> held = tensors().backward_leaves(arguments[0].object);
+  std::vector<Value> leaves;
+  for (const Object& leaf : held) {
+    leaves.push_back(trace.value(leaf.get()));
+    if (leaves.back().ref == 0 || !read_grad(trace, leaves.back()))
+      trace.stop(BreakReason::backward, "a pass through code that was not followed");
+  }
+  for (const Value& argument : arguments.first(5))
+    if (!use_argument(trace, argument)) trace.stop(BreakReason::backward, "backward()");
+  if (trace.active() &&
+      !trace.log().begin_backward(arguments[0].object, arguments[1].object,
+                                  arguments[2].object == Py_True, arguments[3].object == Py_True))
+    trace.check_log();
+  PyObject* result;
+  {
+    const Unfollowed unfollowed(&trace, false);
+    result = call_plainly(function.object, arguments, keywords);
+  }
+  if (result == nullptr) trace.stop(BreakReason::exception, "a backward pass");
+  if (trace.active()) {
+    trace.log().end_backward();
+    trace.add_grads(leaves);
+    trace.check_log();
+  }
+  return {result, 0};
+}
+
+// Variable._execution_engine.run_backward behind torch.autograd.grad and backward().
 bool call_engine(Trace& trace, Value function, std::span<const Value> arguments, PyObject* keywords,
                  Result* result) {
   bool accumulates = true;
@@ -178,9 +219,17 @@ bool call_engine(Trace& trace, Value function, std::span<const Value> arguments,
   for (Py_ssize_t i = 0; i < named; ++i)
     if (text_of(PyTuple_GET_ITEM(keywords, i)) == "accumulate_grad")
       accumulates = arguments[arguments.size() - static_cast<size_t>(named - i)].object != Py_False;
-  if (accumulates || stops_at_python(trace, arguments)) {
-    trace.stop(BreakReason::backward, "backward()");
-    return false;
+  if (stops_at_python(trace, arguments)) return false;
+  if (accumulates) {
+    const bool to_all = arguments.size() - static_cast<size_t>(named) == 5 &&
+                        PyTuple_CheckExact(arguments[4].object) &&
+                        PyTuple_GET_SIZE(arguments[4].object) == 0;
+    if (!to_all) {
+      trace.stop(BreakReason::backward, "backward(inputs=...)");
+      return false;
+    }
+    *result = run_backward(trace, function, arguments, keywords);
+    return true;
   }
   *result = keep_call(trace, "torch.autograd.grad", function.object, arguments, keywords, [&] {
     const Unfollowed unfollowed(&trace, false);
@@ -202,11 +251,10 @@ bool call_autograd(Trace& trace, Value function, std::span<const Value> argument
   if (is_function(function.object, "torch.autograd.function", "Function.apply"))
     return call_apply(trace, arguments, keywords, result);
   // Here rather than where they come to it, deep in torch's code.
-  if (is_function(function.object, "torch._tensor", "Tensor.backward") ||
-      is_function(function.object, "torch.autograd", "backward"))
-    trace.stop(BreakReason::backward, "backward()");
-  if (is_function(function.object, "torch.autograd", "grad") && stops_at_python(trace, arguments))
-    return false;
+  const bool is_pass = is_function(function.object, "torch._tensor", "Tensor.backward") ||
+                       is_function(function.object, "torch.autograd", "backward") ||
+                       is_function(function.object, "torch.autograd", "grad");
+  if (is_pass && stops_at_python(trace, arguments)) return false;
   if (is_function(function.object, "torch.autograd.graph", "_engine_run_backward"))
     return call_engine(trace, function, arguments, keywords, result);
   if (!is_function(function.object, "torch._tensor", "Tensor.register_hook")) return false;

@@ -17,25 +17,6 @@ bool BuiltinCall::plainly(Result* result) {
   return true;
 }
 
-bool BuiltinCall::on_numbers(Result* result) {
-  const auto is_number = [](const Value& v) {
-    return is_plain_number(v.object) || PyBool_Check(v.object);
-  };
-  const auto is_open = [](const Value& v) { return v.ref != 0; };
-  if (has_keywords() || count() < 1 || count() > 2 || !std::ranges::all_of(arguments, is_number) ||
-      std::ranges::none_of(arguments, is_open))
-    return false;
-  Object made = Object::steal(call_plainly(callee.object, arguments, nullptr));
-  if (!made || !is_number({made.get(), 0})) {
-    PyErr_Clear();
-    return false;
-  }
-  const Value second = count() == 2 ? argument(1) : Value{};
-  result->ref = trace.scalar_call(callee.object, argument(0), second, made.get());
-  result->object = made.release();
-  return true;
-}
-
 bool BuiltinCall::on_constants(Result* result) {
   for (const Value& v : arguments) {
     if (PyFunction_Check(v.object)) return false;  // would be called back

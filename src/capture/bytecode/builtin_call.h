@@ -28,9 +28,6 @@ struct BuiltinCall {
   // Calls it; the result must be something known. Code in Python that it calls depends on what is
   // guarded already.
   bool plainly(Result* result);
-  // Of one or two numbers, of which one is not settled: the result is a number that is not settled
-  // either. False if it is another case.
-  bool on_numbers(Result* result);
   // The arguments are constants, all of them used; the result is a constant.
   bool on_constants(Result* result);
   // The elements of all arguments are looked at, then it is called.
@@ -64,6 +61,15 @@ bool call_sorted(BuiltinCall& c, Result* result);
 bool call_extreme_by_key(BuiltinCall& c, bool is_max, Result* result);
 // list.sort, with the values of its keywords.
 bool sort_list(BuiltinCall& c, Value list, std::span<const Value> options, Result* result);
+
+// builtin_numbers.cpp
+// All of them numbers, and one of them not known by value.
+bool are_lazy_numbers(std::span<const Value> arguments);
+// math.cos(x), int(x), abs(x) of numbers that a cached call computes again; other arguments are
+// used.
+bool call_on_numbers(BuiltinCall& c, Result* result);
+// bisect_left(sequence, x), bisect_right: what decides is how x compares.
+bool call_bisect(BuiltinCall& c, std::string_view name, Result* result);
 
 // builtin_objects.cpp: objects of C's that are not containers.
 // functools.lru_cache's wrappers

@@ -125,11 +125,7 @@ bool dict_get(MethodCall& m, Result* result) {
   else
     m.trace().guard_same(key);
   m.trace().guard_type(m.self);
-  PyObject* found;
-  {
-    const Transparent transparent(&m.trace(), true);
-    found = PyDict_GetItemWithError(m.self.object, key.object);
-  }
+  PyObject* found = look_up(m.trace(), m.self.object, key.object);
   if (found != nullptr) return give(result, found, m.trace().read_dict(m.self, key.object, found));
   if (PyErr_Occurred()) return true;
   m.trace().read_absent(m.self, key.object);
@@ -168,8 +164,7 @@ bool dict_pop(MethodCall& m, Result* result) {
   Result found;
   if (!dict_get(m, &found)) return false;
   if (PyErr_Occurred()) return true;
-  const int has = PyDict_Contains(m.self.object, m.arguments[0].object);
-  if (has == 0) {
+  if (look_up(m.trace(), m.self.object, m.arguments[0].object) == nullptr) {
     if (m.count() == 2) {
       *result = found;
     } else {
@@ -187,9 +182,9 @@ bool dict_pop(MethodCall& m, Result* result) {
 
 bool dict_setdefault(MethodCall& m, Result* result) {
   if (m.count() < 1 || m.count() > 2) return false;
-  const int has = PyDict_Contains(m.self.object, m.arguments[0].object);
-  if (has < 0) return true;
-  if (has == 1) {
+  const bool has = look_up(m.trace(), m.self.object, m.arguments[0].object) != nullptr;
+  if (PyErr_Occurred()) return true;
+  if (has) {
     MethodCall get{m.call, m.self, m.arguments.subspan(0, 1), "get"};
     return dict_get(get, result);
   }
@@ -220,8 +215,7 @@ bool get_item_method(MethodCall& m, Result* result) {
 bool dict_getitem(MethodCall& m, Result* result) {
   if (m.count() != 1) return false;
   if (PyDict_CheckExact(m.self.object)) return get_item_method(m, result);
-  const int has = PyDict_Contains(m.self.object, m.arguments[0].object);
-  if (has != 1) return false;
+  if (look_up(m.trace(), m.self.object, m.arguments[0].object) == nullptr) return false;
   return dict_get(m, result);
 }
 

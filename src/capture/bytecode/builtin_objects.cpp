@@ -46,6 +46,17 @@ bool call_generator_method(BuiltinCall& c, Value self, std::span<const Value> ar
 
 }  // namespace
 
+// function.__get__(object): a bound method.
+bool bind_function(BuiltinCall& c, Value function, std::span<const Value> arguments,
+                   Result* result) {
+  if (arguments.empty() || c.has_keywords() || arguments[0].object == Py_None) return false;
+  result->object = PyMethod_New(function.object, arguments[0].object);
+  if (result->object == nullptr) return true;
+  const Value inputs[] = {function, arguments[0]};
+  result->ref = c.trace.make(StepKind::bound_method, inputs, result->object);
+  return true;
+}
+
 bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> arguments,
                            std::string_view name, PyTypeObject* owner, Result* result) {
   const std::string_view type = owner->tp_name;
@@ -57,6 +68,8 @@ bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> ar
       if (!is_constant(v.object)) return false;
     return repeat_method(c, self, arguments, name, result);
   }
+  if (owner == &PyFunction_Type && name == "__get__")
+    return bind_function(c, self, arguments, result);
   const bool is_exception =
       PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
   if (is_exception && name == "__init__" && !c.has_keywords() && c.trace.is_born(self.object)) {

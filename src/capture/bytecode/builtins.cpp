@@ -153,6 +153,7 @@ bool call_sum(BuiltinCall& c, Result* result) {
 bool call_extreme(BuiltinCall& c, Result* result, int op) {
   if (c.count() == 0) return c.plainly(result);
   if (c.has_keywords()) return call_extreme_by_key(c, op == Py_GT, result);
+  if (c.count() == 2 && are_lazy_numbers(c.arguments)) return call_on_numbers(c, result);
   std::vector<Result> items;
   if (c.count() == 1) {
     if (!unpack(&c.trace, c.argument(0), items)) return true;
@@ -233,6 +234,15 @@ bool call_type_of(BuiltinCall& c, Result* result) {
   return c.plainly(result);
 }
 
+// bool(x): a constant's is one, all others are asked as a branch asks them.
+bool call_bool(BuiltinCall& c, Result* result) {
+  if (c.count() != 1 || c.has_keywords() || is_constant(c.argument(0).object))
+    return c.on_constants(result);
+  const int found = truth(&c.trace, c.argument(0));
+  if (found >= 0) result->object = PyBool_FromLong(found);
+  return true;
+}
+
 bool make_list(BuiltinCall& c, Result* result) { return c.build(result, &build_list); }
 bool make_tuple(BuiltinCall& c, Result* result) {
   if (c.count() == 1 && PyTuple_CheckExact(c.argument(0).object)) {
@@ -258,7 +268,7 @@ bool make_dict(BuiltinCall& c, Result* result) {
   return true;
 }
 
-// enumerate, reversed, itertools, zip(strict=True): C code goes over what is known, or is followed
+// enumerate, reversed, itertools: C code goes over what is known, or is followed
 // when asked.
 bool make_iterator_over_known(BuiltinCall& c, Result* result) {
   const std::string_view name = reinterpret_cast<PyTypeObject*>(c.callee.object)->tp_name;
@@ -290,8 +300,11 @@ bool make_iterator(BuiltinCall& c, Result* result) {
   std::vector<Value> inner;
   const bool first_is_function = c.callee.object == reinterpret_cast<PyObject*>(&PyMap_Type) ||
                                  c.callee.object == reinterpret_cast<PyObject*>(&PyFilter_Type);
-  if (c.has_keywords()) return make_iterator_over_known(c, result);
-  for (size_t i = 0; i < c.count(); ++i) {
+  for (size_t i = c.positional(); i < c.count(); ++i) {  // zip(strict=True)
+    if (!is_constant(c.argument(i).object)) return false;
+    c.trace.use(c.argument(i));
+  }
+  for (size_t i = 0; i < c.positional(); ++i) {
     if (i == 0 && first_is_function) {
       if (c.argument(0).ref == 0 && !is_constant(c.argument(0).object)) return false;
       c.trace.hold(c.argument(0).object);
@@ -305,7 +318,8 @@ bool make_iterator(BuiltinCall& c, Result* result) {
     held.push_back(Object::steal(iterator.object));
     inner.push_back({iterator.object, iterator.ref});
   }
-  result->object = call_plainly(c.callee.object, inner, nullptr);
+  for (size_t i = c.positional(); i < c.count(); ++i) inner.push_back(c.argument(i));
+  result->object = call_plainly(c.callee.object, inner, c.keywords);
   if (result->object == nullptr) return true;
   c.trace.transient(result->object);
   result->ref = c.trace.ref_of(result->object);
@@ -482,6 +496,7 @@ Handler find_type(PyTypeObject* type) {
       {&PySlice_Type, make_slice},
       {&PyMethod_Type, make_method},
       {&PyUnicode_Type, make_text},
+      {&PyBool_Type, call_bool},
   };
   const auto found = table.find(type);
   if (found != table.end()) return found->second;
@@ -496,18 +511,14 @@ Handler find_type(PyTypeObject* type) {
 
 // Types whose objects are constants, made of constants.
 bool makes_constants(PyTypeObject* type) {
-  static const std::unordered_set<PyTypeObject*> table{
-      &PyLong_Type,    &PyFloat_Type,     &PyBool_Type, &PyBytes_Type,
-      &PyComplex_Type, &PyFrozenSet_Type, &PyRange_Type};
+  static const std::unordered_set<PyTypeObject*> table{&PyLong_Type,      &PyFloat_Type,
+                                                       &PyBytes_Type,     &PyComplex_Type,
+                                                       &PyFrozenSet_Type, &PyRange_Type};
   const std::string_view name = type->tp_name;
   return table.contains(type) || name == "torch.device" || name == "torch.Size" ||
          name == "torch.finfo" || name == "torch.iinfo" ||
          std::string_view(Py_TYPE(type)->tp_name) == "EnumType" ||
          std::string_view(Py_TYPE(type)->tp_name) == "EnumMeta";
-}
-
-bool makes_numbers(PyTypeObject* type) {
-  return type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type;
 }
 
 }  // namespace
@@ -519,10 +530,8 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
   PyObject* object = callee.object;
   if (PyType_Check(object)) {
     auto* type = reinterpret_cast<PyTypeObject*>(object);
-    if (makes_constants(type)) {
-      trace->guard_same(callee);
-      return (makes_numbers(type) && c.on_numbers(result)) || c.on_constants(result);
-    }
+    if (type == &PyLong_Type || type == &PyFloat_Type) return call_on_numbers(c, result);
+    if (makes_constants(type)) return c.on_constants(result);
     if (Handler handler = find_type(type)) {
       trace->guard_same(callee);
       return handler(c, result);
@@ -542,7 +551,8 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     if (std::string_view(module) == "builtins") {
       const auto found = functions_of_builtins().find(name);
       if (found != functions_of_builtins().end()) return found->second(c, result);
-      if (pure_builtins().contains(name)) return c.on_numbers(result) || c.on_constants(result);
+      if (name == "abs" || name == "round" || name == "pow") return call_on_numbers(c, result);
+      if (pure_builtins().contains(name)) return c.on_constants(result);
       if (name == "print" || name == "input" || name == "open") {
         trace->stop(BreakReason::output, std::string(name));
         return false;
@@ -555,7 +565,9 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     }
     if (std::string_view(module) == "_operator" || std::string_view(module) == "operator")
       return call_operator_function(c, name, result);
-    if (pure_modules().contains(module)) return c.on_numbers(result) || c.on_constants(result);
+    if (std::string_view(module) == "math") return call_on_numbers(c, result);
+    if (std::string_view(module) == "_bisect") return call_bisect(c, name, result);
+    if (pure_modules().contains(module)) return c.on_constants(result);
     if (std::string_view(module) == "sys" && name == "exc_info") return call_exc_info(c, result);
     if (std::string_view(module) == "_functools" && name == "reduce") return call_reduce(c, result);
     if (std::string_view(module) == "_collections" && name == "_count_elements")

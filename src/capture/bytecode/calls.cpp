@@ -130,6 +130,11 @@ bool is_inspection(PyObject* function) {
   return name.starts_with("is") || name == "_has_code_flag";
 }
 
+// torch.optim asks another compiler to break its graph; to anybody else that is an empty function.
+bool is_graph_break(PyObject* function) {
+  return is_function_of(function, "torch._dynamo.decorators", "graph_break");
+}
+
 // copy.copy, which does what the object's class says; deepcopy() knows objects by their addresses.
 bool is_shallow_copy(PyObject* function) {
   return module_of(function) == "copy" &&
@@ -168,6 +173,7 @@ Result call_python(Trace& trace, Value function, std::span<const Value> argument
   }
   if (is_signature(function.object)) return call_signature(trace, function, arguments, keywords);
   if (Result result; call_autograd(trace, function, arguments, keywords, &result)) return result;
+  if (Result result; call_profiler(trace, function, arguments, keywords, &result)) return result;
   if (!trace.active()) return {call_plainly(function.object, arguments, keywords), 0};
   if (!is_followed(function.object))
     return call_unfollowed(trace, why_left_alone(function.object), function, arguments, keywords);
@@ -231,6 +237,12 @@ Result call_partial(Trace& trace, Value partial, std::span<const Value> argument
       PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(all_names[i]));
   }
   return call(&trace, function, all, tuple.get());
+}
+
+// ref(): what it leads to, which nothing but the reference itself says.
+Result call_reference(Trace& trace, Value reference) {
+  PyObject* found = PyWeakref_GET_OBJECT(reference.object);
+  return {Py_NewRef(found), trace.read(NodeKind::referent, reference, nullptr, 0, found)};
 }
 
 bool is_partial(PyObject* object) {
@@ -453,10 +465,16 @@ Result call_compiled(Trace& trace, Value callee, PyObject* function, PyObject* b
 
 }  // namespace
 
+bool is_function_of(PyObject* function, std::string_view module, std::string_view name) {
+  const PyObject* code = PyFunction_GET_CODE(function);
+  return module_of(function) == module &&
+         text_of(reinterpret_cast<const PyCodeObject*>(code)->co_qualname) == name;
+}
+
 bool is_followed(PyObject* function) {
   return !is_disabled(function) && behind_wrapper(function) == nullptr &&
          (!is_left_alone(module_of(function)) || is_signature_field(function) ||
-          is_inspection(function) || is_shallow_copy(function));
+          is_inspection(function) || is_shallow_copy(function) || is_graph_break(function));
 }
 
 PyObject* call_plainly(PyObject* callee, std::span<const Value> arguments, PyObject* keywords) {
@@ -488,6 +506,8 @@ Result call(Trace* trace, Value callee, std::span<const Value> arguments, PyObje
   if (PyType_Check(object)) return call_type(*trace, callee, arguments, keywords);
   if (Py_TYPE(object) == &Py_GenericAliasType)
     return call_alias(*trace, callee, arguments, keywords);
+  if (PyWeakref_CheckRefExact(object) && arguments.empty() && trace->is_tracked(object))
+    return call_reference(*trace, callee);
   if (is_partial(object)) return call_partial(*trace, callee, arguments, keywords);
   Object function, bound;
   if (unwrap_compiled(object, &function, &bound))

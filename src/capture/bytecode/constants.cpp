@@ -71,6 +71,10 @@ bool is_struct_sequence(PyObject* object) {
          PyLong_AsLong(elements) == PyTuple_GET_SIZE(object);
 }
 
+bool is_device(PyObject* object) {
+  return std::string_view(Py_TYPE(object)->tp_name) == "torch.device";
+}
+
 bool is_shared(PyObject* object) {
   return is_atom(object) || (PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == 0);
 }

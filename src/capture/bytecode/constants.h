@@ -17,6 +17,8 @@ bool is_constant(PyObject* object);
 bool is_singleton(PyObject* object);
 // There is only one of these, or it does not matter: atoms, and the empty tuple.
 bool is_shared(PyObject* object);
+// torch.device: there may be several that are the same.
+bool is_device(PyObject* object);
 // Of a constant: code makes it anew, so that it has an identity of its own. (That of a number or a
 // str is of no interest: CPython itself keeps some of them and makes others again.)
 bool is_compound(PyObject* constant);

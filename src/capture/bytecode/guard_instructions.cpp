@@ -61,21 +61,18 @@ PyObject* compute(const GuardInstruction& instruction, PyObject* a, PyObject* b)
     case ScalarOp::is_true: return PyBool_FromLong(PyObject_IsTrue(a));
     case ScalarOp::call: {
       PyObject* const arguments[] = {a, b};
-      return PyObject_Vectorcall(instruction.object, arguments, b == nullptr ? 1 : 2, nullptr);
+      return PyObject_Vectorcall(instruction.object, arguments, b != nullptr ? 2 : 1, nullptr);
     }
   }
   return nullptr;
 }
 
 PyObject* scalar(const GuardInstruction& instruction, PyObject* const* registers) {
-  // Of a call, the object is what is called.
-  PyObject* constant = instruction.scalar_op == ScalarOp::call ? nullptr : instruction.object;
   const auto operand = [&](uint32_t index) {
-    return index != kNoRegister ? registers[index] : constant;
+    return index != kNoRegister ? registers[index] : nullptr;
   };
   PyObject* a = operand(instruction.first);
-  // The key is the one constant there is; a unary operation has none.
-  PyObject* b = operand(instruction.second);
+  PyObject* b = operand(instruction.second);  // a unary operation has none
   if (a == nullptr || !is_scalar(a) || (b != nullptr && !is_scalar(b))) return nullptr;
   PyObject* result = compute(instruction, a, b);
   if (result == nullptr) PyErr_Clear();
@@ -219,6 +216,8 @@ PyObject* load(const GuardInstruction& instruction, std::span<PyObject* const> s
       return _PyType_Lookup(reinterpret_cast<PyTypeObject*>(parent()), instruction.object);
     case GuardOp::attribute: return attribute(instruction, parent());
     case GuardOp::iterated: return iterated_by(parent());
+    case GuardOp::referent:
+      return PyWeakref_CheckRefExact(parent()) ? PyWeakref_GET_OBJECT(parent()) : nullptr;
     case GuardOp::scalar: return scalar(instruction, registers);
     default: return nullptr;
   }

@@ -29,6 +29,7 @@ enum class GuardOp : uint8_t {
   type_attribute,
   attribute,
   iterated,
+  referent,
   scalar,
   // Checks
   type,

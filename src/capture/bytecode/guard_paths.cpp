@@ -1,4 +1,3 @@
-#include <string_view>
 #include <unordered_set>
 
 #include "capture/bytecode/guard_program.h"
@@ -41,12 +40,9 @@ std::string constant_name(PyObject* object) {
   return show(object);
 }
 
-// A type or a function in C, as it is called.
-std::string name_of_function(PyObject* object) {
-  if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_name;
-  const char* module = PyModule_GetName(PyCFunction_GET_SELF(object));
-  const std::string name = reinterpret_cast<PyCFunctionObject*>(object)->m_ml->ml_name;
-  return std::string_view(module) == "builtins" ? name : std::string(module) + "." + name;
+std::string callee_name(PyObject* function) {
+  if (!PyCFunction_Check(function)) return constant_name(function);
+  return reinterpret_cast<PyCFunctionObject*>(function)->m_ml->ml_name;
 }
 
 bool is_text(PyObject* object, std::initializer_list<const char*> texts) {
@@ -83,9 +79,11 @@ class Path {
       case NodeKind::type_attribute:
       case NodeKind::attribute: return parent() + "." + text_of(node.key.get());
       case NodeKind::iterated: return "what " + parent() + " goes over";
+      case NodeKind::referent: return parent() + "()";
       case NodeKind::scalar: return scalar(node);
       case NodeKind::tensor: return "<tensor " + std::to_string(node.index) + ">";
       case NodeKind::result: return "<result " + std::to_string(node.index) + ">";
+      case NodeKind::number: return "<number " + std::to_string(node.index) + ">";
     }
     return "?";
   }
@@ -116,7 +114,7 @@ class Path {
   }
 
   std::string scalar(const Node& node) const {
-    const auto operand = [&](Ref ref) { return ref != 0 ? text(ref) : show(node.key.get()); };
+    const auto operand = [&](Ref ref) { return ref != 0 ? text(ref) : "?"; };
     const std::string first = operand(node.parent);
     switch (node.op) {
       case ScalarOp::binary:
@@ -130,9 +128,10 @@ class Path {
       case ScalarOp::unary_invert: return "~" + first;
       case ScalarOp::unary_not: return "(not " + first + ")";
       case ScalarOp::is_true: return "bool(" + first + ")";
-      case ScalarOp::call:
-        return name_of_function(node.key.get()) + "(" + first +
-               (node.second != 0 ? ", " + operand(node.second) : "") + ")";
+      case ScalarOp::call: {
+        const std::string rest = node.second != 0 ? ", " + text(node.second) : "";
+        return callee_name(node.key.get()) + "(" + first + rest + ")";
+      }
     }
     return "?";
   }

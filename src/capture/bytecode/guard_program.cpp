@@ -26,7 +26,9 @@ bool can_change(const PyTypeObject* type) {
   return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
 }
 
-bool is_found(NodeKind kind) { return kind != NodeKind::tensor && kind != NodeKind::result; }
+bool is_found(const Node& node) {
+  return node.kind != NodeKind::tensor && node.kind != NodeKind::result && !node.late;
+}
 
 GuardOp load_of(NodeKind kind) {
   static_assert(static_cast<int>(NodeKind::constant) == static_cast<int>(GuardOp::constant));
@@ -198,7 +200,7 @@ GuardProgram::Impl::Impl(const TraceResult& result) : lookups(result.lookups) {
 void GuardProgram::Impl::find_wanted(const TraceResult& result) {
   std::vector<bool> seen(result.nodes.size(), false);
   const auto want = [&](Ref ref) {
-    if (ref == 0 || seen[ref] || !is_found(result.nodes[ref].kind)) return;
+    if (ref == 0 || seen[ref] || !is_found(result.nodes[ref])) return;
     seen[ref] = true;
     wanted.push_back(ref);
   };
@@ -218,7 +220,7 @@ std::vector<bool> GuardProgram::Impl::find_needed(const TraceResult& result) con
   for (const AliasGuard& alias : result.aliases) needed[alias.a] = needed[alias.b] = true;
   for (Ref ref = static_cast<Ref>(result.nodes.size()); ref-- > 1;) {
     const Node& node = result.nodes[ref];
-    if (!is_found(node.kind)) {
+    if (!is_found(node)) {
       needed[ref] = false;
       continue;
     }
@@ -226,7 +228,7 @@ std::vector<bool> GuardProgram::Impl::find_needed(const TraceResult& result) con
     if (!needed[ref]) continue;
     for (const Ref parent : {node.parent, node.second}) {
       if (parent == 0) continue;
-      SMELT_CHECK(parent < ref && is_found(result.nodes[parent].kind),
+      SMELT_CHECK(parent < ref && is_found(result.nodes[parent]),
                   "the path to a guarded object goes through one that the trace made");
       needed[parent] = true;
     }

@@ -6,6 +6,7 @@
 //                values, keys, order and length
 //   type         tp_version_tag, new when it or a base changes; 0 means none
 //   list, cell   no version: length, buffer, and the pointer itself
+//   weakref      the pointer itself, cleared when the object goes
 //   function     the pointers to __code__, __defaults__, __kwdefaults__
 //   tuple, bound method, __closure__    nothing, they don't change
 //   tensor       its TensorGuard
@@ -116,6 +117,9 @@ bool Tier0::imply_load(const GuardInstruction& instruction, PyObject* value) {
     case GuardOp::item: return imply_item(instruction, parent, value);
     case GuardOp::cell:
       require(&reinterpret_cast<PyCellObject*>(parent)->ob_ref, value, blame);
+      return true;
+    case GuardOp::referent:
+      require(&reinterpret_cast<PyWeakReference*>(parent)->wr_object, value, blame);
       return true;
     case GuardOp::defaults: {
       PyObject** at = &reinterpret_cast<PyFunctionObject*>(parent)->func_defaults;

@@ -1,4 +1,6 @@
 // Subscripts, membership, and the building of containers.
+#include <cmath>
+
 #include "capture/bytecode/builtin_call.h"
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
@@ -68,11 +70,7 @@ void use_key(Trace& trace, Value key) {
 Result get_dict_item(Trace& trace, Value dict, Value key) {
   use_key(trace, key);
   trace.guard_type(dict);
-  PyObject* found;
-  {
-    const Transparent transparent(&trace, true);
-    found = PyDict_GetItemWithError(dict.object, key.object);
-  }
+  PyObject* found = look_up(trace, dict.object, key.object);
   if (found != nullptr) return {Py_NewRef(found), trace.read_dict(dict, key.object, found)};
   if (PyErr_Occurred()) return {};
   trace.read_absent(dict, key.object);
@@ -136,6 +134,18 @@ bool is_whole_slice(PyObject* key) {
   return slice->start == Py_None && slice->stop == Py_None && slice->step == Py_None;
 }
 
+// list[key] of a list that existed before is there, and the trace keeps account of single elements.
+bool is_element_of(Trace& trace, Value list, Value key) {
+  if (!PyList_CheckExact(list.object) || !PyLong_CheckExact(key.object) ||
+      !trace.keeps_elements_apart(list.object))
+    return false;
+  const Py_ssize_t index = PyLong_AsSsize_t(key.object);
+  PyErr_Clear();
+  if (index < 0 || index >= PyList_GET_SIZE(list.object)) return false;
+  trace.guard_length(list);
+  return true;
+}
+
 // Before a store: writes down what will be done. False if it has been done already, with *ok.
 bool prepare_store(Trace& trace, Value container, Value key, Value item, bool* ok) {
   PyObject* object = container.object;
@@ -152,6 +162,12 @@ bool prepare_store(Trace& trace, Value container, Value key, Value item, bool* o
   const bool is_list = PyList_Check(object) || (is_deque(object) && trace.is_born(object));
   if (!(is_list || PyDict_Check(object)) || (container.ref == 0 && !PyDict_CheckExact(object))) {
     trace.stop(BreakReason::mutation, Py_TYPE(object)->tp_name);
+    return true;
+  }
+  if (is_list && item.object != nullptr && is_element_of(trace, container, key)) {
+    trace.use(key);
+    const Value inputs[] = {container, key, item};
+    trace.effect(StepKind::set_item, inputs);
     return true;
   }
   if (is_list) {
@@ -178,7 +194,8 @@ bool prepare_store(Trace& trace, Value container, Value key, Value item, bool* o
   } else {
     use_key(trace, key);
   }
-  if (item.object == nullptr && PyDict_Check(object) && PyDict_Contains(object, key.object) != 1) {
+  if (item.object == nullptr && PyDict_Check(object) &&
+      look_up(trace, object, key.object) == nullptr) {
     PyErr_Clear();
     trace.read_absent(container, key.object);
     return true;
@@ -189,6 +206,58 @@ bool prepare_store(Trace& trace, Value container, Value key, Value item, bool* o
   return true;
 }
 
+constexpr size_t kFewElements = 32;
+
+// Is in a list that it is in, and equal to nothing.
+bool is_nan(PyObject* object) {
+  return PyFloat_Check(object) && std::isnan(PyFloat_AS_DOUBLE(object));
+}
+
+// A number that may be another one in the next call is none of these: known by comparing it with
+// each, so that it may be any that is not. False: it is one of them, or they can't be told apart
+// so.
+bool is_none_of(Trace& trace, Value number, std::span<const Value> elements) {
+  if (!trace.is_runtime_scalar(number) || elements.size() > kFewElements) return false;
+  for (const Value& element : elements) {
+    if (!is_atom(element.object) || is_nan(element.object)) return false;
+    if (PyObject_RichCompareBool(element.object, number.object, Py_EQ) != 0) return false;
+  }
+  for (const Value& element : elements) {
+    if (!PyLong_Check(element.object) && !PyFloat_Check(element.object)) {
+      trace.use(element);
+      continue;
+    }
+    const Result differs = compare(&trace, Py_NE, number, element);
+    const Object held = Object::steal(differs.object);
+    if (differs.object == nullptr || truth(&trace, {differs.object, differs.ref}) != 1)
+      return false;
+  }
+  return true;
+}
+
+bool is_no_key_of(Trace& trace, Value number, Value dict) {
+  if (!trace.is_runtime_scalar(number)) return false;
+  std::vector<Value> keys;
+  PyObject *key, *item;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(dict.object, &at, &key, &item)) keys.push_back({key, 0});
+  if (!is_none_of(trace, number, keys)) return false;
+  trace.guard_keys(dict);
+  return true;
+}
+
+bool is_no_item_of(Trace& trace, Value number, Value sequence) {
+  const bool is_plain = PyList_CheckExact(sequence.object) || PyTuple_CheckExact(sequence.object);
+  if (!is_plain || !trace.is_runtime_scalar(number)) return false;
+  std::vector<Result> items;
+  unpack(&trace, sequence, items);
+  std::vector<Value> elements;
+  for (const Result& item : items) elements.push_back({item.object, item.ref});
+  const bool none = is_none_of(trace, number, elements);
+  release(items);
+  return none;
+}
+
 // As C finds it: by going through all elements, or by hash.
 int contains_by_elements(Trace& trace, Value container, Value item, PyTypeObject* owner) {
   PyObject* object = container.object;
@@ -196,6 +265,8 @@ int contains_by_elements(Trace& trace, Value container, Value item, PyTypeObject
       owner->tp_as_sequence != nullptr && owner->tp_as_sequence->sq_contains != nullptr;
   if (is_tensor(object)) {
     trace.stop(BreakReason::data_dependent, "in");
+  } else if (is_no_item_of(trace, item, container)) {
+    return 0;
   } else if (PyDictViewSet_Check(object) || !has_slot) {
     const Result iterator = get_iter(&trace, container);
     if (iterator.object == nullptr) return -1;
@@ -228,7 +299,25 @@ int contains_by_elements(Trace& trace, Value container, Value item, PyTypeObject
   return found;
 }
 
+// A tensor's hash is its address, as long as its class has no other: to follow
+// torch.Tensor.__hash__ for each of a thousand parameters would come to the same.
+bool hash_is_address(Trace& trace, PyObject* key) {
+  if (!is_tensor(key)) return false;
+  PyTypeObject* type = Py_TYPE(key);
+  PyObject* method = python_method(key, names().hash);
+  if (method == nullptr || !is_function_of(method, "torch._tensor", "Tensor.__hash__"))
+    return false;
+  trace.read_type(type, names().hash, method);
+  return true;
+}
+
 }  // namespace
+
+PyObject* look_up(Trace& trace, PyObject* dict, PyObject* key) {
+  const Transparent transparent(&trace, true);
+  if (!hash_is_address(trace, key)) return PyDict_GetItemWithError(dict, key);
+  return _PyDict_GetItem_KnownHash(dict, key, reinterpret_cast<Py_hash_t>(key));
+}
 
 Result storage_contains(Trace& trace, PyTypeObject* owner, Value container, Value item) {
   container = trace.value(container.object, container.ref);
@@ -327,15 +416,15 @@ Result contains(Trace* trace, Value container, Value item, bool negate) {
       if (result.object == nullptr) return {};
       Object held = Object::steal(result.object);
       found = truth(trace, {held.get(), result.ref});
-    } else if (PyDict_Check(object) && Py_TYPE(object)->tp_as_sequence->sq_contains ==
-                                           PyDict_Type.tp_as_sequence->sq_contains) {
+    } else if (PyDict_Check(object) && _PyType_Lookup(Py_TYPE(object), names().contains) ==
+                                           _PyType_Lookup(&PyDict_Type, names().contains)) {
+      trace->guard_type(container);
+      if (is_no_key_of(*trace, item, container)) return {Py_NewRef(negate ? Py_True : Py_False), 0};
       use_key(*trace, item);
-      {
-        const Transparent transparent(trace, true);
-        found = PySequence_Contains(object, item.object);
-      }
+      PyObject* present = look_up(*trace, object, item.object);
+      found = present != nullptr ? 1 : (PyErr_Occurred() ? -1 : 0);
       if (found == 1)
-        trace->read_dict(container, item.object, PyDict_GetItemWithError(object, item.object));
+        trace->read_dict(container, item.object, present);
       else if (found == 0)
         trace->read_absent(container, item.object);
     } else {

@@ -40,7 +40,6 @@ Object inner_of(PyObject* iterator) {
     PyErr_Clear();
     return {};
   }
-  if (PyTuple_GET_SIZE(state.get()) > 2) return {};  // zip(strict=True)
   return Object::share(PyTuple_GET_ITEM(state.get(), 1));
 }
 
@@ -95,15 +94,45 @@ Result next_of_filter(Trace& trace, PyObject* iterator) {
   }
 }
 
+bool is_strict(PyObject* zip) {
+  const Object state = Object::steal(PyObject_CallMethod(zip, "__reduce__", nullptr));
+  if (!state) PyErr_Clear();
+  return state && PyTuple_GET_SIZE(state.get()) > 2;
+}
+
+// The first `ended` of a strict zip's iterators had an element more than the one behind them, or
+// none at all: then the others must have none either.
+void check_end(Trace& trace, PyObject* inner, Py_ssize_t ended) {
+  const auto complain = [](Py_ssize_t argument, const char* how) {
+    PyErr_Format(PyExc_ValueError, "zip() argument %zd is %s than argument%s%zd", argument + 1, how,
+                 argument == 1 ? " " : "s 1-", argument);
+  };
+  if (ended > 0) {
+    complain(ended, "shorter");
+    return;
+  }
+  for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(inner); ++i) {
+    const Result item = next(&trace, trace.value(PyTuple_GET_ITEM(inner, i)));
+    if (item.object == nullptr && PyErr_Occurred()) return;
+    if (item.object == nullptr) continue;
+    Py_DECREF(item.object);
+    complain(i, "longer");
+    return;
+  }
+}
+
 Result next_of_zip(Trace& trace, PyObject* iterator) {
   const Object inner = inner_of(iterator);
   if (!inner) return {Py_TYPE(iterator)->tp_iternext(iterator), 0};
   std::vector<Result> items;
   Result result;
-  if (PyTuple_GET_SIZE(inner.get()) > 0 && next_of_each(trace, inner.get(), 0, items)) {
+  if (PyTuple_GET_SIZE(inner.get()) == 0) return result;
+  if (next_of_each(trace, inner.get(), 0, items)) {
     std::vector<Value> values;
     for (const Result& item : items) values.push_back({item.object, item.ref});
     result = build_tuple(&trace, values);
+  } else if (!PyErr_Occurred() && is_strict(iterator)) {
+    check_end(trace, inner.get(), static_cast<Py_ssize_t>(items.size()));
   }
   release(items);
   return result;

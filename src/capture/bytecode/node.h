@@ -39,10 +39,12 @@ enum class NodeKind : uint8_t {
   attribute,        // getattr(parent, key), a getter in C that only reads (Tensor.grad, __slots__,
                     // partial.func)
   iterated,         // what the iterator `parent` goes over: a list, tuple or dict
+  referent,         // what the weak reference `parent` leads to, None if that is gone
   // Computed
   scalar,  // `op` on operands, all of them int, float, bool or str: evaluated with the guards
   tensor,  // value `index` of the tensor log
   result,  // of step `index`
+  number,  // number `index` that the tensor program reads from a tensor
 };
 
 enum class ScalarOp : uint8_t {
@@ -53,7 +55,7 @@ enum class ScalarOp : uint8_t {
   unary_not,
   compare,
   is_true,
-  call  // `key`, a function in C of one or two numbers: math.sqrt, round, float
+  call  // `key` is a function in C of numbers alone
 };
 
 // Guards on one node; bits.
@@ -78,10 +80,11 @@ struct Node {
   uint16_t guards = 0;  // GuardBits
   ScalarOp op = ScalarOp::binary;
   Ref second = 0;      // second operand of a scalar, 0: `key` is the constant
-  Object key;          // dict key, attribute name; constant operand or function of a scalar
+  Object key;          // dict key, attribute name; function of a scalar
   Object object;       // what was there when traced
   int64_t length = 0;  // kGuardLength, kGuardPosition, as it was at the start
   bool truth = false;  // kGuardTruth
+  bool late = false;   // a number, or computed from one: known when the tensor program has run
   Object keys;         // kGuardKeys, kGuardSet: a tuple; kGuardPosition: what is left of a range
   std::shared_ptr<const TensorGuard> tensor;
 };
@@ -166,10 +169,11 @@ struct TraceResult {
   std::vector<Step> steps;  // those that matter
   Exit exit;
   Ambient ambient;                         // at the start
+  bool unobserved = false;                 // it has left out what only a profiler would see
   std::unique_ptr<TensorProgram> program;  // nullptr: no tensor op
   std::vector<Ref> program_inputs;         // path nodes
   std::vector<Ref> program_scalars;        // path nodes and scalars: ints and floats
-  std::vector<Ref> program_outputs;        // nodes of kind tensor
+  std::vector<Ref> program_outputs;        // nodes of kind tensor, then late numbers
 };
 
 }  // namespace smelt::bytecode

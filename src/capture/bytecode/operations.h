@@ -58,6 +58,8 @@ Result format(Trace* trace, Value value, int conversion, Value spec);
 Result join_strings(Trace* trace, std::span<const Value> parts);
 
 // items.cpp
+// PyDict_GetItemWithError(), with the key's __hash__ and __eq__ followed.
+PyObject* look_up(Trace& trace, PyObject* dict, PyObject* key);
 Result get_item(Trace* trace, Value container, Value key);
 bool set_item(Trace* trace, Value container, Value key, Value item);
 // dict.__setitem__(dict, key, item), whatever its own class has: what dict.update and such do.
@@ -103,6 +105,8 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
 // torch's C functions: torch_calls.cpp; the same.
 bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names,
                 Result* result);
+// tensor.item()
+Result read_number(Trace& trace, Value tensor);
 // Methods of contextvars.ContextVar: context_vars.cpp; the same.
 bool call_context_var(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names,
                       Result* result);
@@ -117,6 +121,9 @@ bool call_autograd(Trace& trace, Value function, std::span<const Value> argument
                    Result* result);
 // requires_grad_() and such: the call is made again by each run, in its place among the tensor ops.
 Result call_on_graph(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* names);
+// torch.autograd.profiler.record_function, a label in a profile: profiler_calls.cpp; the same.
+bool call_profiler(Trace& trace, Value function, std::span<const Value> arguments, PyObject* names,
+                   Result* result);
 // The `ctx` of a custom autograd function.
 bool is_function_context(PyObject* object);
 // As CPython would, without accounting.
@@ -157,6 +164,8 @@ class Transparent {
 bool may_call_back(Trace& trace, Value function);
 // calls.cpp: whether calls of the Python function are followed at all.
 bool is_followed(PyObject* function);
+// The function of that name in one of torch's modules.
+bool is_function_of(PyObject* function, std::string_view module, std::string_view name);
 
 // inline.cpp: a Python function called with the interpreter following into its frame.
 Result call_function(Trace& trace, Value function, std::span<const Value> arguments,

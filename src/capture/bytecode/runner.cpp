@@ -28,6 +28,9 @@ namespace {
 constexpr int kPatience = 64;
 // A loop around a break: so many segments are made for one turn of it each, then some for all.
 constexpr int kMostOpened = 2;
+// A wrong guess about what is in a tensor costs a run, as much as is won by so many right ones.
+constexpr int kGuessCost = 8;
+constexpr int kMostGuessCost = 8 * kGuessCost;
 
 // Holds the right to trace, if no one else does.
 class TracingTurn {
@@ -106,6 +109,7 @@ class RootRunner {
   void keep(int offset, std::optional<TraceResult> result, const Trace& trace,
             const Interpreter& interpreter);
   void promote(int offset, const std::shared_ptr<Segment>& segment);
+  bool note_wrong_guess(int offset);
 
   Compiled& compiled_;
   PyThreadState* thread_;
@@ -156,11 +160,24 @@ std::optional<RootRunner::Next> RootRunner::run_cached(int offset) {
       if (!link.ok()) return finish(leave(thread_, frame_, nullptr));
       outcome = segment->run(frame_.slots(), used_slots(), &value);
     }
-    if (outcome == Segment::Outcome::miss) continue;
+    if (outcome == Segment::Outcome::mispredicted && note_wrong_guess(offset))
+      i = static_cast<size_t>(-1);  // from the start of what is left
+    if (outcome == Segment::Outcome::miss || outcome == Segment::Outcome::mispredicted) continue;
     if (i > 0) promote(offset, segment);
     return after_segment(segment, outcome, offset, value);
   }
   return std::nullopt;
+}
+
+// Where guesses are wrong too often, there are none any more. True: the segment that made this one,
+// and all like it at this place, are gone.
+bool RootRunner::note_wrong_guess(int offset) {
+  int& wrong = root_.segments.wrong_guesses[offset];
+  wrong += kGuessCost;
+  if (wrong < kMostGuessCost) return false;
+  auto& list = root_.segments.at.at(offset);
+  std::erase_if(list, [](const auto& segment) { return segment->guesses; });
+  return true;
 }
 
 // Most recently used first.
@@ -182,6 +199,9 @@ void RootRunner::note_for_fullgraph(const Segment& segment) {
 RootRunner::Next RootRunner::after_segment(const std::shared_ptr<Segment>& segment,
                                            Segment::Outcome outcome, int offset, PyObject* value) {
   ++segment->hits;
+  if (segment->guesses)
+    if (int& wrong = root_.segments.wrong_guesses[offset]; wrong > 0 && wrong < kMostGuessCost)
+      --wrong;
   count(Counter::cache_hits);
   note_for_fullgraph(*segment);
   switch (outcome) {
@@ -195,6 +215,7 @@ RootRunner::Next RootRunner::after_segment(const std::shared_ptr<Segment>& segme
       frame_.set_running(std::max(offset, frame_.first_visible()));
       return finish(run_in_cpython(thread_, frame_, true));
     case Segment::Outcome::miss:
+    case Segment::Outcome::mispredicted:
     case Segment::Outcome::retry: break;
   }
   PyErr_Clear();
@@ -220,6 +241,8 @@ RootRunner::Next RootRunner::run_plainly(int instructions) {
 std::string RootRunner::why_missed(int offset) const {
   const auto found = root_.segments.at.find(offset);
   if (found == root_.segments.at.end() || found->second.empty()) return {};
+  const Segment& segment = *found->second.front();
+  if (segment.result().unobserved && tensors().is_observed()) return "a profiler is on";
   return found->second.front()->guards().explain(frame_.slots(), used_slots());
 }
 
@@ -260,7 +283,11 @@ RootRunner::Next RootRunner::trace(int offset) {
   tracing.compiled = &compiled_;
   trace->code = Object::share(reinterpret_cast<PyObject*>(frame_.code()));
   // A back end of the user's takes tensors only.
-  if (!compiled_.options_.backend_callable) trace->changing = &root_.segments.changing;
+  if (!compiled_.options_.backend_callable) {
+    trace->changing = &root_.segments.changing;
+    trace->log().keep_numbers();
+  }
+  trace->speculates = root_.segments.wrong_guesses[offset] < kMostGuessCost;
   trace->opens_iterators = root_.segments.opened[offset] < kMostOpened;
   trace->locate = [&tracing](Break& at) { locate_break(tracing, at); };
   std::vector<Ref> refs(static_cast<size_t>(frame_.locals() + frame_.code()->co_stacksize + 1));
@@ -328,6 +355,7 @@ void RootRunner::keep(int offset, std::optional<TraceResult> result, const Trace
   }
   const bool returns = result->exit.returns;
   auto segment = std::make_shared<Segment>(std::move(*result));
+  segment->guesses = trace.has_guessed;
   idle_ = ops_of(*segment) > 0 ? 0 : idle_ + 1;
   count(Counter::segments);
   root_.ends[segment.get()] = returns || !trace.stopped() ? "returns" : trace.stopped()->str();

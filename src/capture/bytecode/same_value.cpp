@@ -48,6 +48,11 @@ bool is_size(const PyTypeObject* type) {
   return type->tp_base == &PyTuple_Type && std::string_view(type->tp_name) == "torch.Size";
 }
 
+// Made anew whenever someone asks for one.
+bool is_device(const PyTypeObject* type) {
+  return std::string_view(type->tp_name) == "torch.device";
+}
+
 // In the order of iteration, which is not the same for all equal sets.
 bool same_frozensets(PyObject* a, PyObject* b) {
   if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
@@ -94,7 +99,7 @@ bool same_value(PyObject* a, PyObject* b) {
   if (type == &PyFrozenSet_Type) return same_frozensets(a, b);
   if (type == &PySlice_Type) return same_slice(a, b);
   if (type == &PyRange_Type) return same_range(a, b);
-  return false;
+  return is_device(type) && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
 }
 
 bool same_elements(PyObject* set, PyObject* elements) {

@@ -336,7 +336,11 @@ Result is_same(Trace* trace, Value a, Value b, bool negate) {
   const bool same = a.object == b.object;
   if (is_following(trace)) {
     const bool a_by_value = is_constant(a.object), b_by_value = is_constant(b.object);
-    if (a_by_value && b_by_value) {
+    const bool is_none = a.object == Py_None || b.object == Py_None;
+    if (is_none && !same && (is_number(a.object) || is_number(b.object))) {
+      trace->guard_type(a);
+      trace->guard_type(b);
+    } else if (a_by_value && b_by_value) {
       trace->use(a);
       trace->use(b);
     } else if (a_by_value || b_by_value) {
@@ -354,6 +358,12 @@ Result is_same(Trace* trace, Value a, Value b, bool negate) {
 int truth(Trace* trace, Value value) {
   if (!is_following(trace)) return PyObject_IsTrue(value.object);
   if (is_tensor(value.object)) {
+    // To end a training step in the middle costs more than to guess.
+    if (trace->has_backward && trace->speculates) {
+      const Result number = read_number(*trace, value);
+      const Object held = Object::steal(number.object);
+      return held ? truth(trace, {held.get(), number.ref}) : -1;
+    }
     trace->stop(BreakReason::tensor_branch, "");
     return PyObject_IsTrue(value.object);
   }

@@ -26,7 +26,8 @@ class Segment {
     resume,  // the frame's slots were set; go on at exit().offset with exit().depth values on the
              // stack
     error,   // a Python error is set; the frame is untouched where `program` failed cleanly
-    retry,   // the program failed and changed nothing: let CPython run the frame from here
+    mispredicted,  // the program does not hold for what is in the tensors: as a miss
+    retry,         // the program failed and changed nothing: let CPython run the frame from here
   };
   // `slots`: the frame's localsplus, of which `count` are in use (what is behind is not read); on
   // resume those of exit().slots are set and the others unset.
@@ -36,6 +37,7 @@ class Segment {
   const TraceResult& result() const { return result_; }
   GuardProgram& guards() { return guards_; }
   uint64_t hits = 0;
+  bool guesses = false;          // about what is in tensors
   std::optional<Break> ends_at;  // the break in front of which it ends
 
   int traverse(visitproc visit, void* arg) const;
@@ -71,6 +73,8 @@ struct CodeSegments {
   std::unordered_set<std::string> changing;
   std::map<int, bool>
       plain;  // nothing to gain from tracing at that offset: CPython runs the instruction
+  std::map<int, int>
+      wrong_guesses;          // about what is in tensors, by offset; less with each right one
   std::map<int, int> opened;  // segments that hold for one position of an iterator, by offset
   bool given_up = false;      // the limit was hit: the whole frame runs plain from now on
 };

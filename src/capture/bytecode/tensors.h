@@ -15,7 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "base/number.h"
 #include "capture/bytecode/breaks.h"
+#include "capture/bytecode/object.h"
 
 namespace smelt::bytecode {
 
@@ -36,7 +38,8 @@ class TensorProgram {
  public:
   virtual ~TensorProgram() = default;
   // Borrowed inputs in, tensors first and then the scalars, each an int that fits 64 bits or a
-  // float; new references out. False with a Python error set. Thread-safe.
+  // float; new references out. False with a Python error set; without one, the program does not
+  // hold for these inputs, and has changed nothing. Thread-safe.
   virtual bool run(PyObject* const* inputs, PyObject** outputs) const = 0;
   // A failed run has changed nothing, so that the frame can be run by CPython instead.
   virtual bool fails_cleanly() const = 0;
@@ -55,9 +58,12 @@ struct LogTrouble {
 };
 
 struct ProgramRequest {
-  std::vector<LogValue> inputs;   // in the order that run() takes them
-  std::vector<LogValue> outputs;  // likewise; an input may be among them
-  std::vector<ScalarId> scalars;  // behind the inputs
+  std::vector<LogValue> inputs;          // in the order that run() takes them
+  std::vector<LogValue> outputs;         // likewise; an input may be among them
+  std::vector<ScalarId> scalars;         // behind the inputs
+  std::vector<Number> examples;          // what the scalars are now
+  std::vector<NumberStep> numbers;       // that the program reads and computes itself
+  std::vector<ScalarId> wanted_numbers;  // of these, behind the outputs
   std::string backend;
   std::string tuning;   // options of the back end, as "name=value,"
   Py_ssize_t mode = 0;  // index into compile modes
@@ -94,6 +100,20 @@ class TensorLog {
   virtual std::optional<Call> begin_call(PyObject* callee, std::span<PyObject* const> arguments,
                                          PyObject* names) = 0;
   virtual bool end_call(Call call, PyObject* result) = 0;
+  // From now on `.item()` is an op whose result is a number of the program's.
+  virtual void keep_numbers() = 0;
+  // The place of the number that the only op since `position` gave; nothing if it was another op.
+  // One that is not asked for is trouble.
+  virtual std::optional<int32_t> take_number(size_t position) = 0;
+  // The program holds if the number is true, or is not, as `seen` is now.
+  virtual void expect(ScalarId number, PyObject* seen, bool truth) = 0;
+  // tensor.grad has been set, to None or a tensor. False: trouble.
+  virtual bool set_grad(PyObject* tensor, PyObject* grad) = 0;
+  // A backward pass that adds to gradients: what it takes is looked up before, and after it the
+  // gradients are. False: trouble.
+  virtual bool begin_backward(PyObject* outputs, PyObject* seeds, bool keep_graph,
+                              bool create_graph) = 0;
+  virtual void end_backward() = 0;
   // The inputs that the ops so far take, each once.
   virtual std::vector<LogValue> used_inputs() const = 0;
   // The run-time scalars that the ops so far take, each once.
@@ -134,7 +154,11 @@ class Tensors {
   // A backward pass from these (tensors, or tuples of such) calls Python code: hooks, custom
   // autograd functions.
   virtual bool backward_runs_python(PyObject* outputs) const = 0;
+  // The tensors to whose gradients it would add.
+  virtual std::vector<Object> backward_leaves(PyObject* outputs) const = 0;
   virtual Ambient ambient() const = 0;
+  // Someone is told of each op and label as it runs: a profiler.
+  virtual bool is_observed() const = 0;
   // "grad mode was on, is off".
   virtual std::string difference(const Ambient& was, const Ambient& is) const = 0;
 };

@@ -114,7 +114,9 @@ const Set kAmbientReaders{"is_grad_enabled",
                           "_get_max_operator_version",
                           "_dispatch_has_kernel",
                           "_saved_tensors_hooks_get_disabled_error_message",
-                          "_log_api_usage_once"};
+                          "_log_api_usage_once",
+                          "_accelerator_getAccelerator",
+                          "_group_tensors_by_device_and_dtype"};
 // Functions that set what the ambient guard reads: done again by each cached call, in order.
 const Set kAmbientWriters{
     "_set_grad_enabled",          "set_autocast_enabled",       "set_autocast_cpu_enabled",
@@ -236,6 +238,7 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
     }
   }
   PyObject* result;
+  const size_t position = trace.log().position();
   if (kind == Kind::op) {
     result = call_on_tensors(trace, arguments, [&](std::span<const Value> given) {
       return call_plainly(callee.object, given, keywords);
@@ -245,6 +248,9 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
     const Unfollowed unfollowed(&trace);
     result = call_plainly(callee.object, arguments, keywords);
   }
+  if (result != nullptr && is_atom(result))
+    if (const auto number = trace.log().take_number(position); number && trace.active())
+      return {result, trace.number(result, *number)};
   trace.check_log();
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
@@ -287,6 +293,54 @@ BreakReason reason_for(std::string_view name) {
   return sets ? BreakReason::state : BreakReason::c_function;
 }
 
+// torch.scalar_tensor, and the element type that torch.tensor(number) has.
+PyObject* scalar_tensor() {
+  static PyObject* const function = [] {
+    const Object torch = Object::steal(PyImport_ImportModule("torch"));
+    return PyObject_GetAttrString(torch.get(), "scalar_tensor");
+  }();
+  return function;
+}
+
+Object dtype_of(PyObject* number) {
+  const Object torch = Object::steal(PyImport_ImportModule("torch"));
+  if (PyLong_CheckExact(number)) return Object::steal(PyObject_GetAttrString(torch.get(), "int64"));
+  return Object::steal(PyObject_CallMethod(torch.get(), "get_default_dtype", nullptr));
+}
+
+// torch.tensor(number), as_tensor(number) of a number that may be another one in the next call: by
+// an op that takes it, where the others take it as data.
+bool make_of_number(Trace& trace, Value callee, std::span<const Value> arguments,
+                    PyObject* keywords, Result* result) {
+  static PyObject* const dtype_name = PyUnicode_InternFromString("dtype");
+  const std::string_view name = function_name(callee.object);
+  const size_t named = keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
+  if ((name != "tensor" && name != "as_tensor") || arguments.size() != named + 1 ||
+      !trace.is_runtime_scalar(arguments[0]))
+    return false;
+  std::vector<Value> all(arguments.begin(), arguments.end());
+  std::vector<PyObject*> names;
+  bool has_dtype = false;
+  for (size_t i = 0; i < named; ++i) {
+    names.push_back(PyTuple_GET_ITEM(keywords, static_cast<Py_ssize_t>(i)));
+    const std::string keyword = text_of(names.back());
+    if (keyword != "dtype" && keyword != "device") return false;
+    const bool is_given = arguments[i + 1].object != Py_None;
+    if (keyword == "dtype" && !is_given) return false;
+    has_dtype |= keyword == "dtype";
+  }
+  const Object dtype = dtype_of(arguments[0].object);
+  if (!has_dtype) {
+    names.push_back(dtype_name);
+    all.push_back({dtype.get(), 0});
+  }
+  const Object all_names = Object::steal(PyTuple_New(static_cast<Py_ssize_t>(names.size())));
+  for (size_t i = 0; i < names.size(); ++i)
+    PyTuple_SET_ITEM(all_names.get(), static_cast<Py_ssize_t>(i), Py_NewRef(names[i]));
+  *result = call_op(trace, Kind::op, {scalar_tensor(), 0}, all, all_names.get());
+  return true;
+}
+
 }  // namespace
 
 bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
@@ -314,6 +368,15 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
       return false;
     }
     case Kind::from_data:
+      if (Result made; make_of_number(*trace, callee, arguments, keywords, &made)) {
+        *result = made;
+        return true;
+      }
+      if (function_name(callee.object) == "as_tensor" && !arguments.empty() &&
+          tensors().is_tensor(arguments[0].object)) {  // what to() does
+        *result = call_op(*trace, Kind::op, callee, arguments, keywords);
+        return true;
+      }
       for (const Value& argument : arguments)
         if (holds_tensor(argument.object))
           trace->stop(BreakReason::foreign_tensor, "a tensor made of tensors as if they were data");
@@ -331,6 +394,15 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
     case Kind::writes: *result = call_switch(*trace, callee, arguments, keywords); return true;
   }
   return false;
+}
+
+Result read_number(Trace& trace, Value tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("item");
+  Method item;
+  if (!get_method(&trace, tensor, name, &item)) return {};
+  const Object callee = Object::steal(item.callee.object), self = Object::steal(item.self.object);
+  const Value argument{self.get(), item.self.ref};
+  return call(&trace, {callee.get(), item.callee.ref}, std::span(&argument, self ? 1 : 0), nullptr);
 }
 
 }  // namespace smelt::bytecode

@@ -92,8 +92,22 @@ class Trace {
 
   // -- computing; all operands atoms. Folded (0) if none of them has a ref.
   Ref scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result);
-  // A call of a function that depends on nothing but these numbers.
+  // function(a) or function(a, b), where it is one in C that depends on nothing else.
   Ref scalar_call(PyObject* function, Value a, Value b, PyObject* result);
+
+  // The number that the tensor program reads at `item` (TensorLog::take_number). What is computed
+  // from it the program computes too. Where the run depends on it, on its truth at most, that is
+  // speculation: the program checks it.
+  Ref number(PyObject* object, int32_t item);
+  bool is_late(Ref ref) const { return ref != 0 && nodes_[ref].late; }
+
+  // -- gradients
+  // tensor.grad is what the trace has made it.
+  bool has_set_grad(PyObject* tensor) const { return grads_.contains(tensor); }
+  // It has been set.
+  void set_grad(Value tensor, Value grad);
+  // A backward pass has added to the gradients of these.
+  void add_grads(std::span<const Value> leaves);
 
   // Whether an op shall take this number as what it is in each call. Numbers in the root's slots
   // do, those that the run itself changes, and those that have changed since an earlier trace; so
@@ -115,6 +129,8 @@ class Trace {
   void effect_call(std::span<const Value> callee_and_arguments, PyObject* names);
   // A number that a list, tuple or dict can have as what it will be in the call.
   bool is_lazy_number(Value value) const;
+  // A list from outside of which single items may be written and read.
+  bool keeps_elements_apart(PyObject* list) const;
   // All that is in the list is about to go: what it was does not matter.
   void drop_contents(Value list);
   // Numbers in these containers, and in containers in them, are settled: C code looks at them.
@@ -181,9 +197,13 @@ class Trace {
   // run-time scalar.
   const std::unordered_set<std::string>* changing = nullptr;
   std::unordered_map<PyObject*, Value> context_values;  // by ContextVar: what the trace has set
+  bool speculates = true;                               // about what is in tensors
+  bool has_guessed = false;                             // it has
+  bool has_backward = false;                            // a backward pass is part of the trace
   bool opens_iterators = true;                          // open_iterator()
   size_t opened_iterators = 0;
   bool bans_saved_hooks = false;  // it has forbidden saved tensor hooks itself
+  bool unobserved = false;        // TraceResult::unobserved
 
  private:
   Ref add(Node node);
@@ -198,6 +218,12 @@ class Trace {
   // Tensors that ops made are known by their value in the log, which does not keep them alive.
   Ref born_tensor(PyObject* object) const;
   Tracked& track(PyObject* object, Ref ref, bool born);
+  void expect(Ref number, bool truth);
+  bool prepare_operand(Value number);
+  NumberStep::Operand number_operand(const std::vector<Node>& nodes, Ref ref,
+                                     ProgramRequest& wanted, std::vector<Ref>& scalars) const;
+  uint32_t define_number(const std::vector<Node>& nodes, Ref ref, ProgramRequest& wanted,
+                         std::vector<Ref>& scalars) const;
   bool is_changing(Ref ref) const;
   void note_changing(Ref stored);
   // Elements of what is made: numbers stay lazy in tuples, lists and dicts.
@@ -240,6 +266,7 @@ class Trace {
   std::vector<Object> held_;
   std::vector<Ref> slot_refs_;
   std::unordered_map<LogValue, Ref> born_tensors_;
+  std::unordered_set<PyObject*> grads_;  // tensors whose gradient the trace has set
   std::vector<PyObject*> transients_;
   // Tuples and such that are constants, with a path to them.
   std::unordered_map<PyObject*, Ref> compounds_;

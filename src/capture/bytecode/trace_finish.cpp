@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "capture/bytecode/number_ops.h"
 #include "capture/bytecode/trace.h"
 
 namespace smelt::bytecode {
@@ -154,6 +155,7 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   result.exit = std::move(exit);
   result.steps = std::move(steps_);
   result.ambient = ambient_;
+  result.unobserved = unobserved;
   result.code = code;
   for (Ref ref : slot_refs_) result.slots_set.push_back(ref != 0);
   for (const GuardEntry& entry : guards_) {
@@ -231,6 +233,21 @@ void Trace::add_distinctness(TraceResult& result) const {
   }
 }
 
+namespace {
+
+// self.__dict__['_parameters']['weight']: how nn.Module keeps its parameters and buffers.
+bool is_module_state(const std::vector<Node>& nodes, Ref ref) {
+  const Node& node = nodes[ref];
+  if (node.kind != NodeKind::dict_item) return false;
+  const Node& dict = nodes[node.parent];
+  if (dict.kind != NodeKind::dict_item || !PyUnicode_Check(dict.key.get())) return false;
+  const bool is_state = PyUnicode_CompareWithASCIIString(dict.key.get(), "_parameters") == 0 ||
+                        PyUnicode_CompareWithASCIIString(dict.key.get(), "_buffers") == 0;
+  return is_state && nodes[dict.parent].kind == NodeKind::instance_dict;
+}
+
+}  // namespace
+
 bool Trace::make_program(TraceResult& result, const Position& position, const Request& request) {
   if (position.log == 0) return true;
   ProgramRequest wanted;
@@ -241,24 +258,43 @@ bool Trace::make_program(TraceResult& result, const Position& position, const Re
   std::unordered_map<LogValue, Ref> path_of;
   for (Ref ref : tensor_paths_)
     path_of.emplace(log_->value_of(result.nodes[ref].object.get()), ref);
+  std::string module_state;  // by input: it is a parameter or buffer of a module
   for (LogValue input : log_->used_inputs()) {
     const Ref ref = path_of.at(input);
     result.nodes[ref].guards |= kGuardTensor;
     wanted.inputs.push_back(input);
+    module_state += is_module_state(result.nodes, ref) ? '1' : '0';
     result.program_inputs.push_back(ref);
   }
+  wanted.tuning += "module_state=" + module_state + ",";
   for (ScalarId scalar : log_->used_scalars()) {
-    result.nodes[scalar].guards |= kGuardType;
+    if (result.nodes[scalar].late) {
+      define_number(result.nodes, scalar, wanted, result.program_scalars);
+      continue;
+    }
+    if (std::ranges::find(wanted.scalars, scalar) != wanted.scalars.end()) continue;
     wanted.scalars.push_back(scalar);
     result.program_scalars.push_back(scalar);
   }
-  std::unordered_map<Ref, bool> seen;
+  std::unordered_set<Ref> seen;
+  std::vector<Ref> numbers;
   each_operand(result, [&](const Operand& operand) {
-    if (operand.ref == 0 || result.nodes[operand.ref].kind != NodeKind::tensor) return;
-    if (!seen.emplace(operand.ref, true).second) return;
-    wanted.outputs.push_back(result.nodes[operand.ref].index);
-    result.program_outputs.push_back(operand.ref);
+    if (operand.ref == 0 || !seen.insert(operand.ref).second) return;
+    const Node& node = result.nodes[operand.ref];
+    if (node.late) {
+      define_number(result.nodes, operand.ref, wanted, result.program_scalars);
+      wanted.wanted_numbers.push_back(operand.ref);
+      numbers.push_back(operand.ref);
+    } else if (node.kind == NodeKind::tensor) {
+      wanted.outputs.push_back(node.index);
+      result.program_outputs.push_back(operand.ref);
+    }
   });
+  result.program_outputs.insert(result.program_outputs.end(), numbers.begin(), numbers.end());
+  for (const Ref scalar : result.program_scalars) {
+    result.nodes[scalar].guards |= kGuardType;
+    wanted.examples.push_back(to_number(result.nodes[scalar].object.get()));
+  }
   result.program = log_->finish(wanted);
   return result.program != nullptr;
 }

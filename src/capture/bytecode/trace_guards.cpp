@@ -24,6 +24,13 @@ bool is_plain_instance(PyObject* object) {
 
 void Trace::guard(Ref ref, uint16_t bits, bool truth) {
   if (ref == 0 || !active()) return;
+  if (nodes_[ref].late) {
+    if ((bits & ~(kGuardType | kGuardTruth)) != 0)
+      stop(BreakReason::data_dependent, "a number that was read from a tensor");
+    else if (bits & kGuardTruth)
+      expect(ref, truth);
+    return;  // its type is part of the program
+  }
   const NodeKind kind = nodes_[ref].kind;
   if (kind == NodeKind::tensor || kind == NodeKind::result || kind == NodeKind::constant) return;
   guards_.push_back({ref, bits, truth});
@@ -58,7 +65,9 @@ void Trace::guard_truth(Value v, bool truth) {
   if (!active()) return;
   const Ref ref = value(v.object, v.ref).ref;
   if (ref == 0) return;
-  if (is_singleton(v.object)) {
+  if (is_late(ref)) {
+    guard(ref, kGuardTruth, truth);
+  } else if (is_singleton(v.object)) {
     guard(ref, nodes_[ref].kind == NodeKind::scalar ? kGuardTruth : kGuardSame, truth);
   } else if (is_atom(v.object)) {
     guard(ref, kGuardType | kGuardTruth, truth);
@@ -98,6 +107,7 @@ void Trace::use(Value v) {
         stop(BreakReason::data_dependent, "the shape of the result of an op");
       return;
     case NodeKind::constant: return;
+    case NodeKind::number:
     case NodeKind::scalar: guard(v.ref, kGuardEqual); return;
     case NodeKind::result: use_elements(v); return;
     default: use_outside(v);
@@ -111,7 +121,7 @@ void Trace::use_outside(Value v) {
     if (tracked != nullptr && tracked->refusal)
       stop(tracked->refusal->reason, tracked->refusal->detail);
     guard(v.ref, kGuardTensor);
-  } else if (is_singleton(object) || is_fixed(object)) {
+  } else if (is_singleton(object) || (is_fixed(object) && !is_device(object))) {
     guard(v.ref, kGuardSame);
   } else if (is_constant(object)) {
     guard(v.ref, kGuardEqual);

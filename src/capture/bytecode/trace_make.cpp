@@ -91,16 +91,18 @@ Ref Trace::make(StepKind kind, std::span<const Value> inputs, PyObject* object, 
 void Trace::note_dict_change(Tracked& dict, Value key, Ref ref) {
   if (dict.born || dict.known) return;
   if (!dict.keys_before) dict.keys_before = keys_of(dict.object.get());
-  if (!dict.overlay) dict.overlay = Object::steal(PyDict_New());
-  Object written = Object::steal(PyLong_FromLong(static_cast<long>(ref)));
-  if (PyDict_SetItem(dict.overlay.get(), key.object, written.get()) < 0) PyErr_Clear();
+  dict.overlay.set(key.object, ref);
+}
+
+bool Trace::keeps_elements_apart(PyObject* list) const {
+  const Tracked* tracked = find(list);
+  return PyList_CheckExact(list) && tracked != nullptr && !tracked->born && !tracked->known &&
+         tracked->length == PyList_GET_SIZE(list);
 }
 
 // A field of an object from outside (__slots__) is what was written from now on.
 void Trace::note_field_change(Tracked& object, PyObject* name, Ref ref) {
-  if (!object.overlay) object.overlay = Object::steal(PyDict_New());
-  Object written = Object::steal(PyLong_FromLong(static_cast<long>(ref)));
-  if (PyDict_SetItem(object.overlay.get(), name, written.get()) < 0) PyErr_Clear();
+  object.overlay.set(name, ref);
 }
 
 void Trace::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObject* names) {
@@ -137,6 +139,8 @@ void Trace::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObje
     const Ref ref = kind == StepKind::set_item ? prepared[2].ref : 0;
     note_dict_change(*tracked, inputs[1], ref);
   }
+  if (kind == StepKind::set_item && tracked != nullptr && keeps_elements_apart(target.object))
+    tracked->overlay.set(inputs[1].object, prepared[2].ref);
   if (kind == StepKind::set_attr && tracked != nullptr && !tracked->born)
     note_field_change(*tracked, inputs[1].object, prepared[2].ref);
   if (kind == StepKind::set_cell) {

@@ -17,13 +17,8 @@ Ref Trace::read_dict(Value dict, PyObject* key, PyObject* object) {
   Tracked* tracked = find(dict.object);
   if (const Ref lazy = lazy_value(*tracked, key)) return lazy;
   if (tracked->born || tracked->known) return element_ref(object);
-  if (tracked->overlay) {
-    if (PyObject* written = PyDict_GetItemWithError(tracked->overlay.get(), key)) {
-      const Ref ref = static_cast<Ref>(PyLong_AsLong(written));
-      return ref == 0 ? element_ref(object) : ref;
-    }
-    PyErr_Clear();
-  }
+  if (const auto written = tracked->overlay.find(key))
+    return *written == 0 ? element_ref(object) : *written;
   if (is_path(parent)) guard(parent, kGuardType);
   return path(NodeKind::dict_item, parent, key, 0, object);
 }
@@ -33,11 +28,7 @@ void Trace::read_absent(Value dict, PyObject* key) {
   const Ref parent = parent_ref(dict);
   const Tracked* tracked = find(dict.object);
   if (tracked->born || tracked->known) return;
-  if (tracked->overlay) {
-    const int written = PyDict_Contains(tracked->overlay.get(), key);
-    PyErr_Clear();
-    if (written == 1) return;
-  }
+  if (tracked->overlay.find(key)) return;
   if (is_path(parent)) guard(parent, kGuardType);
   absent_.push_back({parent, Object::share(key)});
 }
@@ -49,6 +40,8 @@ Ref Trace::read_item(Value sequence, Py_ssize_t index, PyObject* object) {
   if (tracked != nullptr) {
     if (const Ref lazy = tracked->lazy.item(index)) return lazy;
     if (tracked->born || tracked->known || index >= tracked->length) return element_ref(object);
+    if (const auto written = tracked->overlay.find_item(index))
+      return *written == 0 ? element_ref(object) : *written;
     sequence.ref = tracked->ref;
   }
   guard(sequence.ref, kGuardType | kGuardLength);
@@ -70,12 +63,9 @@ Ref Trace::read(NodeKind kind, Value parent, PyObject* key, int index, PyObject*
   if (is_path(ref) && kind != NodeKind::type && !tensors().is_tensor(parent.object))
     guard(ref, kGuardType);
   if (const Tracked* tracked = find(parent.object);
-      tracked != nullptr && tracked->overlay && kind == NodeKind::attribute) {
-    if (PyObject* written = PyDict_GetItemWithError(tracked->overlay.get(), key)) {
-      const Ref stored = static_cast<Ref>(PyLong_AsLong(written));
-      return stored == 0 ? element_ref(object) : stored;
-    }
-    PyErr_Clear();
+      tracked != nullptr && kind == NodeKind::attribute) {
+    if (const auto written = tracked->overlay.find(key))
+      return *written == 0 ? element_ref(object) : *written;
   }
   return path(kind, ref, key, index, object);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "capture/bytecode/guard_program.h"
+#include "capture/bytecode/number_ops.h"
 #include "capture/bytecode/trace.h"
 
 namespace smelt::bytecode {
@@ -10,6 +11,12 @@ namespace smelt::bytecode {
 Ref Trace::scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result) {
   if (!active()) return 0;
   if (a.ref == 0 && (b.object == nullptr || b.ref == 0)) return 0;
+  const bool late = is_late(a.ref) || is_late(b.ref);
+  if (late && !number_op(op, arg)) {
+    stop(BreakReason::data_dependent, "a number that was read from a tensor");
+    return 0;
+  }
+  if (late && !(prepare_operand(a) && (b.object == nullptr || prepare_operand(b)))) return 0;
   Node node;
   node.kind = NodeKind::scalar;
   node.op = op;
@@ -22,11 +29,12 @@ Ref Trace::scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result) {
     guard(node.second, is_singleton(b.object) && !PyBool_Check(b.object) ? kGuardSame : kGuardType);
   }
   node.object = Object::share(result);
+  node.late = late;
   return add(std::move(node));
 }
 
 Ref Trace::scalar_call(PyObject* function, Value a, Value b, PyObject* result) {
-  const Ref ref = scalar(ScalarOp::call, 0, a, b, result);
+  const Ref ref = scalar(ScalarOp::call, call_arg(function), a, b, result);
   if (ref != 0) nodes_[ref].key = Object::share(function);
   return ref;
 }
@@ -36,7 +44,7 @@ Ref Trace::scalar_call(PyObject* function, Value a, Value b, PyObject* result) {
 bool Trace::is_runtime_scalar(Value v) const {
   if (!active() || changing == nullptr || !is_plain_number(v.object)) return false;
   v = value(v.object, v.ref);
-  return v.ref != 0 && fits_scalar(v.object) && is_changing(v.ref);
+  return v.ref != 0 && fits_scalar(v.object) && (is_late(v.ref) || is_changing(v.ref));
 }
 
 bool Trace::is_changing(Ref number) const {
@@ -56,9 +64,7 @@ void Trace::note_changing(Ref stored) {
 bool Trace::is_changed(PyObject* dict, PyObject* key) const {
   const Tracked* tracked = find(dict);
   if (tracked == nullptr || tracked->born || tracked->known) return true;
-  const int written = tracked->overlay ? PyDict_Contains(tracked->overlay.get(), key) : 0;
-  PyErr_Clear();
-  return written != 0;
+  return tracked->overlay.find(key).has_value();
 }
 
 // -- lazy elements

@@ -6,6 +6,7 @@
 
 #include "capture/bytecode/lazy_elements.h"
 #include "capture/bytecode/node.h"
+#include "capture/bytecode/overlay.h"
 
 namespace smelt::bytecode {
 
@@ -19,10 +20,10 @@ struct Tracked {
   Object object;
   Ref ref = 0;
   bool born = false;
-  bool known = false;   // own(): contents are guarded or our own
-  int64_t length = -1;  // of an outside container when first seen
-  Object overlay;       // dict: key -> ref of what was written; of other objects: field -> ref
-  Object keys_before;   // dict: tuple of the keys before the first change
+  bool known = false;         // own(): contents are guarded or our own
+  int64_t length = -1;        // of an outside container when first seen
+  Overlay overlay;            // what was written: items of a dict or list, fields of other objects
+  Object keys_before;         // dict: tuple of the keys before the first change
   bool cell_written = false;  // cell: its contents have `cell_ref`
   Ref cell_ref = 0;
   bool transient = false;             // can't be made again

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "capture/dispatch/size_node.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 
@@ -135,6 +136,12 @@ Arg to_arg(const c10::IValue& value, const c10::TypePtr& declared, const ArgWrit
   if (value.isInt()) return integer_arg(value.toInt(), type->kind());
   if (value.isBool()) return Arg(value.toBool());
   if (value.isDouble()) return Arg(value.toDouble());
+  if (const auto number = recorded_number(value)) {
+    if (number->value < 0) return numbers::to_arg(*number->example);
+    const bool takes_numbers = type->kind() == c10::TypeKind::NumberType;
+    if (takes_numbers && writer.number) return writer.number(*number);
+    value.toScalar().toDouble();  // it says that its value is not known
+  }
   if (value.isSymInt()) return Arg(to_size(value.toSymInt()));
   if (value.isSymFloat()) return Arg(value.toSymFloat().guard_float(__FILE__, __LINE__));
   if (value.isSymBool()) return Arg(value.toSymBool().guard_bool(__FILE__, __LINE__));
@@ -185,6 +192,15 @@ c10::IValue list_to_ivalue(const ArgList& list, const c10::TypePtr& element,
       return out;
     }
     case TypeKind::OptionalType: {
+      if (strip_optional(element)->kind() == TypeKind::NumberType) {
+        c10::List<std::optional<at::Scalar>> out;
+        for (const Arg& arg : list) {
+          const c10::IValue number = to_ivalue(arg, element, reader);
+          out.push_back(number.isNone() ? std::nullopt
+                                        : std::optional<at::Scalar>(number.toScalar()));
+        }
+        return out;
+      }
       c10::List<std::optional<at::Tensor>> out;
       for (const Arg& arg : list)
         out.push_back(arg.is_none() ? std::nullopt
@@ -228,6 +244,7 @@ c10::IValue to_ivalue(const Arg& arg, const c10::TypePtr& declared, const ArgRea
                                                          : c10::IValue();
   const c10::TypePtr type = strip_optional(declared);
   const c10::TypeKind kind = type->kind();
+  if (arg.is<Ref>() && kind == c10::TypeKind::NumberType) return reader.number(arg.get<Ref>());
   if (arg.is<Ref>()) return reader.tensor(arg.get<Ref>());
   if (arg.is<Opaque>()) return reader.opaque(arg.get<Opaque>());
   if (arg.is<ArgList>()) {

@@ -14,6 +14,7 @@
 
 #include "base/arg.h"
 #include "base/type.h"
+#include "capture/dispatch/number_node.h"
 
 namespace smelt {
 
@@ -33,7 +34,8 @@ TensorType type_of(const at::Tensor& tensor);
 
 // How the tensors and opaque things inside an IValue become arguments.
 struct ArgWriter {
-  std::function<Arg(const at::Tensor&)> tensor;   // a Ref, or a number for a wrapped number
+  std::function<Arg(const at::Tensor&)> tensor;  // a Ref, or a number for a wrapped number
+  std::function<Arg(const RecordedNumber&)> number = {};
   std::function<Arg(const c10::IValue&)> opaque;  // a generator, an object, ...
 };
 // An argument of a call as plain data. `type` is the schema argument's real_type(), which tells a
@@ -44,6 +46,7 @@ Arg to_arg(const c10::IValue& value, const c10::TypePtr& type, const ArgWriter& 
 // asked for.
 struct ArgReader {
   std::function<at::Tensor(Ref)> tensor;
+  std::function<at::Scalar(Ref)> number = {};  // where the op takes a number
   std::function<c10::IValue(Opaque)> opaque;
   std::function<int64_t(const Size&)> size;  // the value of an integer
 };

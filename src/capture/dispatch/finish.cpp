@@ -15,6 +15,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <iterator>
+
 #include "base/counters.h"
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/keys.h"
@@ -22,6 +24,7 @@
 #include "capture/dispatch/recorder.h"
 #include "graph/alias.h"
 #include "graph/effects.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 namespace {
@@ -72,11 +75,7 @@ class Finisher {
     int32_t same_as = -1;  // the input that became the gradient
   };
 
-  // The current value of a functional tensor.
-  ValueId current(const at::Tensor& tensor) {
-    at::functionalization::impl::sync(tensor);
-    return recorder_.value_of(at::functionalization::impl::from_functional_tensor(tensor));
-  }
+  ValueId current(const at::Tensor& tensor) { return recorder_.current_value(tensor); }
 
   void read_outputs(const std::vector<at::Tensor>& outputs) {
     for (const at::Tensor& returned : outputs) {
@@ -243,19 +242,53 @@ class Finisher {
   // zero_grad() did, so that its memory is free. Where there was none, the function may have added
   // to it: the graph holds for none only.
   void emit_prologue(const std::vector<bool>& used) {
-    std::vector<Node> prologue;
+    if (recorder_.options_.grads_are_known) return;
+    std::vector<Node> prologue, cleared;
     for (const Grad& grad : grads_) {
       const at::Tensor& before = recorder_.inputs_[grad.input].twin_grad;
       const Arg target(Ref{graph_.inputs[grad.input].value});
       if (before.defined()) {
         const int32_t old = recorder_.input_of_twin_.at(before.unsafeGetTensorImpl());
         if (used[graph_.inputs[old].value]) continue;
-        prologue.push_back({effects::kClearGrad, {target}, {}, Traits{.effect = true}});
+        cleared.push_back({effects::kClearGrad, {target}, {}, Traits{.effect = true}});
       } else {
         prologue.push_back({effects::kExpectNoGrad, {target}, {}, Traits{.effect = true}});
       }
     }
+    const size_t checked = place_checks();
+    graph_.nodes.insert(graph_.nodes.begin() + static_cast<ptrdiff_t>(checked), cleared.begin(),
+                        cleared.end());
     graph_.nodes.insert(graph_.nodes.begin(), prologue.begin(), prologue.end());
+  }
+
+  // Checks of numbers stand before all that changes something, and out of the way of what is
+  // computed: those on arguments first, with the arithmetic they need, the others behind it.
+  // Returns where the last of them is behind.
+  size_t place_checks() {
+    std::vector<bool> early(graph_.values.size());
+    for (const Input& input : graph_.inputs)
+      early[input.value] = numbers::is_number(graph_.type(input.value));
+    std::vector<Node> first, between, late, effects;
+    bool may_fail = false;  // behind the first
+    for (Node& node : graph_.nodes) {
+      const bool is_number = node.op == numbers::kCompute || numbers::is_check(node.op);
+      bool is_early = is_number;
+      for (const Arg& arg : node.args) each_ref(arg, [&](Ref ref) { is_early &= early[ref.id]; });
+      if (is_early && is_number)
+        for (ValueId result : node.results) early[result] = true;
+      const bool is_late = !is_early && numbers::is_check(node.op);
+      may_fail |= is_number && !is_early;
+      const bool behind = changes_caller(node.op) || !effects.empty();
+      (is_early ? first : is_late ? late : behind ? effects : between).push_back(std::move(node));
+    }
+    const size_t checked = first.size() + (may_fail ? between.size() + late.size() : 0);
+    graph_.nodes = std::move(first);
+    for (std::vector<Node>* part : {&between, &late, &effects})
+      std::move(part->begin(), part->end(), std::back_inserter(graph_.nodes));
+    return checked;
+  }
+  static bool changes_caller(OpName op) {
+    return op == effects::kWrite || op == effects::kSetGrad || op == effects::kClearGrad;
   }
 
   // The chain of views from `root` to `value`, made again on another root.

@@ -90,20 +90,27 @@ void InplaceCheck::after() const {
 
 void InplaceCheck::run_eagerly() const {
   std::vector<c10::IValue> opaque;
-  Call call{op_, {}, {}, opaque};
-  const ArgWriter writer{.tensor =
-                             [&](const at::Tensor& tensor) {
-                               if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
-                                 return to_arg(c10::IValue(recorder_.number_in(tensor)),
-                                               c10::NumberType::get(), {});
-                               call.types.push_back(type_before(tensor));
-                               return Arg(Ref{static_cast<int32_t>(call.types.size() - 1)});
-                             },
-                         .opaque =
-                             [&](const c10::IValue& value) {
-                               opaque.push_back(value);
-                               return Arg(Opaque{static_cast<int32_t>(opaque.size() - 1)});
-                             }};
+  Call call{op_, {}, {}, opaque, {}};
+  const ArgWriter writer{
+      .tensor =
+          [&](const at::Tensor& tensor) {
+            if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !recording_inside(tensor))
+              return to_arg(c10::IValue(recorder_.number_in(tensor)), c10::NumberType::get(), {});
+            call.types.push_back(type_before(tensor));
+            return Arg(Ref{static_cast<int32_t>(call.types.size() - 1)});
+          },
+      .number =
+          [&](const RecordedNumber& number) {
+            call.types.push_back(numbers::type_of(number.dtype));
+            const auto place = static_cast<int32_t>(call.types.size() - 1);
+            call.numbers.emplace(place, recorder_.example_of(number.value));
+            return Arg(Ref{place});
+          },
+      .opaque =
+          [&](const c10::IValue& value) {
+            opaque.push_back(value);
+            return Arg(Opaque{static_cast<int32_t>(opaque.size() - 1)});
+          }};
   for (size_t i = 0; i < arguments_.size(); ++i)
     call.args.push_back(to_arg(arguments_[i], op_.arg_types[i], writer));
   recorder_.try_eagerly(call);

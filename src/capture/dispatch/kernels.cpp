@@ -286,6 +286,7 @@ void top_kernel(const c10::OperatorHandle& handle, DispatchKeySet keys, Stack* s
   const size_t first = stack->size() - handle.schema().arguments().size();
   if (recorder) recorder->check_not_refused();
   const OpInfo& op = op_info(handle);
+  if (recorder) recorder->enter(op.name);
   if (recorder && record_constant(*recorder, op, stack)) return;
   const Arguments arguments = take_arguments(recorder, stack, first);
   if (!recorder) {

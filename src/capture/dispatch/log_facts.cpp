@@ -90,6 +90,7 @@ LogFacts make_facts(const OpInfo& op) {
                          (only_tensors || is_any_of(full, {"aten::where", "aten::nonzero_numpy"}));
   facts.masks_only = op.masks_only;
   facts.unless_given = size_argument(full);
+  facts.gives_number = full == "aten::item";
   facts.lifts = is_any_of(full, {"aten::lift_fresh", "aten::lift"});
   facts.sets_storage = name == "aten::set_";
   facts.resizes = starts(name, "aten::resize");

@@ -18,6 +18,8 @@ struct LogFacts {
   int unless_given = -1;
   // What depends on contents is the shape of results alone, not their number.
   bool dynamic_shapes = false;
+  // Gives the contents of a tensor as a number: item().
+  bool gives_number = false;
   // Hands over a tensor that C++ code filled: torch.tensor([1, 2]).
   bool lifts = false;
   // Exchanges a tensor's storage; gives it another size.

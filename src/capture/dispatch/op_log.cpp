@@ -206,7 +206,8 @@ bool OpLog::follow(const OpInfo& op, const LogFacts& facts, const std::vector<c1
   }
   if (wrapped) return refuse(Kind::transform, name);
   if (python) return refuse(Kind::subclass, name);
-  if (!facts.dynamic_shapes && facts.depends_on_contents(stack, first))
+  const bool is_number = facts.gives_number && keeps_numbers_;
+  if (!is_number && !facts.dynamic_shapes && facts.depends_on_contents(stack, first))
     return refuse(Kind::data_dependent, name);
   if (facts.sets_storage) return refuse(Kind::memory, name);
   if (differentiated && at::GradMode::is_enabled() && !facts.ignores_autograd &&
@@ -374,6 +375,10 @@ void OpLog::call(const OpInfo& op, DispatchKeySet below, std::vector<c10::IValue
     return;
   }
   if (!keep_results(item, *stack, first)) return;
+  if (facts.gives_number) {
+    if (stack->back().isComplexDouble()) return give_up(Kind::data_dependent, op.name.str());
+    item.number = numbers_++;
+  }
   if (dynamic)
     for (LogValue result : item.results)
       if (result >= 0) values_[result].dynamic = true;

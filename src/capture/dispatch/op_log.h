@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "capture/dispatch/grad_ops.h"
 #include "capture/dispatch/log_facts.h"
 #include "capture/dispatch/op_ambient.h"
 #include "capture/dispatch/op_info.h"
@@ -58,6 +59,7 @@ struct LogItem {
   std::vector<LogScalar> scalars;
   std::vector<LogValue> results;  // one per tensor returned; -1: undefined
   std::vector<LogValue> written;  // whose memory or metadata the op changes
+  int32_t number = -1;            // of an op that gives a number: its place among those
   int32_t ambient = 0;
   bool random = false;
 };
@@ -101,6 +103,11 @@ class OpLog {
   // The same for all inputs.
   void check_inputs();
 
+  // Whether `.item()` is an op like others, whose result is a number of the program's. Else
+  // trouble.
+  void keep_numbers(bool keep) { keeps_numbers_ = keep; }
+  int32_t numbers() const { return numbers_; }
+
   // Those that are about from now on, or nullptr.
   void set_stand_ins(StandIns* stand_ins) { stand_ins_ = stand_ins; }
 
@@ -113,6 +120,17 @@ class OpLog {
   std::optional<LogItem> begin_call(c10::intrusive_ptr<OpaqueCall> call,
                                     const std::vector<at::Tensor>& tensors);
   bool end_call(LogItem item, size_t position, const std::vector<at::Tensor>& results);
+  // Gradients (grad_ops.cpp). set_grad(): the caller has set it. begin_backward() looks up the
+  // tensors before the pass is made, end_backward() finds the gradients. False or nothing: trouble.
+  bool set_grad(const at::Tensor& self, const at::Tensor& grad);
+  std::optional<LogItem> begin_backward(const std::vector<at::Tensor>& outputs,
+                                        const std::vector<at::Tensor>& seeds, bool keep_graph,
+                                        bool create_graph);
+  void end_backward(LogItem item);
+  // A backward pass has gone over what the tensor was computed by, and nobody can a second time.
+  bool is_consumed(LogValue value) const;
+  // The log holds for runs in which the number is true, or is not.
+  void expect(ScalarId number, const c10::Scalar& seen, bool truth);
 
   // Forgets the ops behind `position` and the values made by them. Numbers are not used again.
   void rewind(size_t position);
@@ -152,6 +170,9 @@ class OpLog {
   at::Tensor probe_, cast_probe_;  // tell one filling of autocast's cache from the next
   uint32_t filling_ = 0;
   std::optional<OpTrouble> trouble_;
+  std::vector<NodePtr> consumed_;
+  int32_t numbers_ = 0;
+  bool keeps_numbers_ = false;
   StandIns* stand_ins_ = nullptr;
   OpLog* outer_ = nullptr;
   bool on_ = false;

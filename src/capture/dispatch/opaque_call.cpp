@@ -35,8 +35,8 @@ TORCH_LIBRARY_FRAGMENT(smelt, m) {
 }
 
 const OpInfo& opaque_op() {
-  static const OpInfo& info = op_info(c10::Dispatcher::singleton().findSchemaOrThrow(kName, ""));
-  return info;
+  static const OpInfo* info = &op_info(c10::Dispatcher::singleton().findSchemaOrThrow(kName, ""));
+  return *info;
 }
 
 // -- in a log

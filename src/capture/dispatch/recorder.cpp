@@ -26,6 +26,11 @@ uint64_t next_recording_id() {
   return counter.fetch_add(1, std::memory_order_relaxed);
 }
 
+// Functionalization hands what counts as a number on as it is.
+bool is_number_tensor(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->is_wrapped_number() && recording_inside(tensor);
+}
+
 }  // namespace
 
 Recorder::Recorder(RecorderOptions options)
@@ -73,9 +78,16 @@ void Recorder::try_eagerly(const Call& call) {
 }
 
 ValueId Recorder::value_of(const at::Tensor& tensor) const {
-  RecordingTensor* recording = as_recording(tensor);
+  RecordingTensor* recording =
+      is_number_tensor(tensor) ? recording_inside(tensor) : as_recording(tensor);
   SMELT_CHECK(recording && recording->recording() == id_, "a tensor of another recording");
   return recording->value();
+}
+
+ValueId Recorder::current_value(const at::Tensor& tensor) const {
+  if (as_recording(tensor) || is_number_tensor(tensor)) return value_of(tensor);
+  at::functionalization::impl::sync(tensor);
+  return value_of(at::functionalization::impl::from_functional_tensor(tensor));
 }
 
 NodeId Recorder::add_node(OpName op, std::vector<Arg> args,
@@ -142,28 +154,31 @@ at::Scalar Recorder::number_in(const at::Tensor& wrapped) const {
 
 Call Recorder::make_call(const OpInfo& op, const std::vector<c10::IValue>& stack,
                          std::vector<ValueId>& values) {
-  Call call{op, {}, {}, opaque_};
+  Call call{op, {}, {}, opaque_, {}};
   const auto local = [&](ValueId value) {
     values.push_back(value);
     call.types.push_back(graph_.type(value));
+    if (numbers::is_number(graph_.type(value)))
+      call.numbers.emplace(static_cast<int32_t>(values.size() - 1), example_of(value));
     return Arg(Ref{static_cast<int32_t>(values.size() - 1)});
   };
-  const ArgWriter writer{.tensor =
-                             [&](const at::Tensor& tensor) {
-                               if (as_recording(tensor)) return local(value_of(tensor));
-                               if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
-                                 return to_arg(c10::IValue(number_in(tensor)),
-                                               c10::NumberType::get(), {});
-                               return local(add_constant(tensor));
-                             },
-                         .opaque =
-                             [&](const c10::IValue& value) {
-                               if (!value.isGenerator())
-                                 refuse(op.name.str() + " has an argument of type " +
-                                        value.tagKind() + ", which a recording can't hold");
-                               opaque_.push_back(value);
-                               return Arg(Opaque{static_cast<int32_t>(opaque_.size() - 1)});
-                             }};
+  const ArgWriter writer{
+      .tensor =
+          [&](const at::Tensor& tensor) {
+            if (as_recording(tensor) || is_number_tensor(tensor)) return local(value_of(tensor));
+            if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
+              return to_arg(c10::IValue(number_in(tensor)), c10::NumberType::get(), {});
+            return local(add_constant(tensor));
+          },
+      .number = [&](const RecordedNumber& number) { return local(value_of(number)); },
+      .opaque =
+          [&](const c10::IValue& value) {
+            if (!value.isGenerator())
+              refuse(op.name.str() + " has an argument of type " + value.tagKind() +
+                     ", which a recording can't hold");
+            opaque_.push_back(value);
+            return Arg(Opaque{static_cast<int32_t>(opaque_.size() - 1)});
+          }};
   const size_t first = stack.size() - op.arg_types.size();
   for (size_t i = 0; i < op.arg_types.size(); ++i)
     call.args.push_back(to_arg(stack[first + i], op.arg_types[i], writer));
@@ -171,6 +186,11 @@ Call Recorder::make_call(const OpInfo& op, const std::vector<c10::IValue>& stack
 }
 
 namespace {
+
+// Of all ops with Scalars only these make tensors as large as they say.
+bool is_range(OpName op) {
+  return op.str().starts_with("aten::arange") || op.str().starts_with("aten::range");
+}
 
 // The generator an op draws from: the one it was given, else its device's own.
 at::Generator generator_of(const Call& call, const std::vector<Result>& results) {
@@ -273,6 +293,8 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
     refuse(op.name.str() +
            " gives a result that depends on tensor contents (a Python number, a bool, or a "
            "shape), which are not known while a program is written down");
+  if (!call.numbers.empty() && is_range(op.name))
+    refuse(op.name.str() + " gives a result whose size depends on a number that is not known yet");
   const bool silent =
       !op.silent_writes.empty() && (op.silent_when < 0 || call.args[op.silent_when].get<bool>());
   if (silent) copy_silently_written(op, call, values);
@@ -306,6 +328,7 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
     args.insert(args.begin(), Arg(std::move(written)));
   }
   to_value_ids(args, values);
+  expect_fitting(call, values, types);
   const NodeId node = add_node(name, std::move(args), types, traits);
   static const OpName kToCopy("aten::_to_copy");
   if (name == kToCopy) ++casts_;

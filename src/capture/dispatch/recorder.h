@@ -17,17 +17,21 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/number.h"
+#include "capture/dispatch/number_node.h"
 #include "capture/dispatch/op_info.h"
 #include "capture/dispatch/recording_tensor.h"
 #include "capture/dispatch/rng.h"
 #include "capture/dispatch/shapes.h"
 #include "graph/graph.h"
+#include "graph/numbers.h"
 
 namespace smelt {
 
@@ -46,6 +50,8 @@ struct RecorderOptions {
   std::function<std::optional<at::Scalar>(const at::Tensor& tensor)> number;
   // Generators that existed before the region, so that drawing from them goes on from call to call.
   std::vector<at::Generator> generators;
+  // Whoever runs the graph has seen to it that gradients are there, or not, as in the recording.
+  bool grads_are_known = false;
   // Tests: throw at that op.
   int64_t fail_at = -1;
 };
@@ -76,6 +82,21 @@ class Recorder {
   // -- before the region runs (and while its scope is open)
   // The next tensor argument of the region; its twin.
   at::Tensor add_argument(const at::Tensor& real, const DynamicDims& dynamic = {});
+  // The next argument is a number, which a run gets as a 0-dim tensor of f64, i64 or b8. `example`:
+  // what it is now. The Scalar that is returned stands for it in calls of ops.
+  at::Scalar add_number(const at::Scalar& example);
+
+  // -- numbers that are known only when the graph runs; Scalars may be such ones or plain
+  // The element of a tensor that has one. `example`: what it is now, if that is known.
+  at::Scalar item(const at::Tensor& tensor, const std::optional<at::Scalar>& example = {});
+  // Python's arithmetic; `b` does not count for an op of one operand.
+  at::Scalar compute(NumberOp op, const at::Scalar& a, const at::Scalar& b);
+  // The recording holds for runs in which the number is true, or is not.
+  void expect(const at::Scalar& number, bool truth);
+  // The number where an op takes a tensor: a 0-dim one that counts as a number.
+  at::Tensor wrapped(const at::Scalar& number);
+  // The number as a tensor of f64, i64 or b8 like any other, to be returned.
+  at::Tensor as_tensor(const at::Scalar& number);
 
   // -- what the kernels ask for
   // The twin of a real tensor: an input of the graph, made on first sight. Refuses what has no twin
@@ -107,6 +128,9 @@ class Recorder {
   }
   // How many casts were written down so far, for the checks of in-place ops.
   int64_t casts() const { return casts_; }
+  // The op that the code of the region has called last, for messages.
+  void enter(OpName op) { op_ = op; }
+  std::string last_op() const { return op_ == OpName() ? "the function" : op_.str(); }
   const SymbolTable& symbols() const { return *symbols_; }
   // The number that a 0-dim tensor stands for, symbolic ones included.
   at::Scalar number_in(const at::Tensor& wrapped) const;
@@ -122,6 +146,11 @@ class Recorder {
 
   // -- for the parts of the recorder itself (rng.cpp, finish.cpp)
   ValueId value_of(const at::Tensor& tensor) const;
+  ValueId value_of(const RecordedNumber& number);
+  // Of a functional tensor or one without a wrapper; brings it up to date.
+  ValueId current_value(const at::Tensor& tensor) const;
+  // What a number is while the program is written down, if that is known.
+  std::optional<at::Scalar> example_of(ValueId number) const;
   NodeId add_node(OpName op, std::vector<Arg> args,
                   std::span<const std::optional<TensorType>> types, Traits traits);
   ValueId add_constant(const at::Tensor& real);
@@ -149,6 +178,17 @@ class Recorder {
   std::vector<Result> infer(const Call& call);
   void copy_silently_written(const OpInfo& op, Call& call, std::vector<ValueId>& values);
   void copy_argument(Call& call, std::vector<ValueId>& values, int position);
+  struct NumberOperand {
+    Arg arg;
+    numbers::Operand type;
+    std::optional<Number> example;
+  };
+  NumberOperand operand_of(const at::Scalar& scalar);
+  at::Scalar scalar_of(ValueId value, std::optional<Number> example);
+  at::Tensor number_tensor(ValueId value);
+  void expect_fitting(ValueId number, DType dtype);
+  void expect_fitting(const Call& call, const std::vector<ValueId>& values,
+                      std::span<const std::optional<TensorType>> results);
   void push_results(const std::vector<Result>& results, const std::vector<ValueId>& values,
                     std::vector<c10::IValue>* stack);
 
@@ -167,7 +207,12 @@ class Recorder {
   std::unordered_map<c10::TensorImpl*, ValueId> constants_;
   std::unordered_map<c10::TensorImpl*, at::Tensor> wrappers_;
   std::vector<at::Tensor> kept_;  // keeps the keys of constants_ and wrappers_ alive
+  std::unordered_map<ValueId, Number> examples_;            // of numbers
+  std::unordered_map<ValueId, at::Tensor> number_tensors_;  // that stand for numbers
+  std::set<std::pair<ValueId, bool>> expected_;
+  std::set<std::pair<ValueId, DType>> fitting_;
   RngTracker rng_;
+  OpName op_;
   std::optional<std::string> refusal_;
   bool broken_ = false;  // an op failed half-way: any further op is a refusal
   std::vector<std::pair<int, at::Tensor>> silent_writes_;

@@ -15,6 +15,8 @@
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/derive.h"
 #include "capture/dispatch/keys.h"
+#include "capture/dispatch/stand_ins.h"
+#include "ops/not_literal.h"
 
 namespace smelt {
 
@@ -73,11 +75,26 @@ at::Tensor make_stand_in(const TensorType& type, StandIn how, std::span<const in
   return tensor;
 }
 
+// A number of the recording: what it is now, else 1.
+at::Scalar example_number(const Call& call, Ref ref) {
+  if (const auto known = call.numbers.find(ref.id); known != call.numbers.end() && known->second)
+    return *known->second;
+  const DType dtype = call.types[ref.id].dtype;
+  if (dtype == DType::b8) return true;
+  return dtype == DType::i64 ? at::Scalar(1) : at::Scalar(1.0);
+}
+
 Stack make_stack(const Call& call, StandIn how, std::span<const int64_t> symbols) {
-  const ArgReader reader{
-      .tensor = [&](Ref ref) { return make_stand_in(call.types[ref.id], how, symbols); },
-      .opaque = [&](Opaque opaque) { return call.opaque[opaque.index]; },
-      .size = [&](const Size& size) { return size.evaluate(symbols); }};
+  const ArgReader reader{.tensor =
+                             [&](Ref ref) {
+                               const TensorType& type = call.types[ref.id];
+                               return type.wrapped_number
+                                          ? number_as_tensor(example_number(call, ref))
+                                          : make_stand_in(type, how, symbols);
+                             },
+                         .number = [&](Ref ref) { return example_number(call, ref); },
+                         .opaque = [&](Opaque opaque) { return call.opaque[opaque.index]; },
+                         .size = [&](const Size& size) { return size.evaluate(symbols); }};
   Stack stack;
   stack.reserve(call.args.size());
   for (size_t i = 0; i < call.args.size(); ++i) {
@@ -194,6 +211,8 @@ std::vector<Result> run_tier(const Call& call, std::span<const int64_t> symbols)
 // the list arguments of the same position (the fused optimizers).
 std::vector<Result> structure(const Call& call, std::vector<std::optional<TensorType>> flat) {
   const auto& returns = call.op.handle.schema().returns();
+  for (std::optional<TensorType>& type : flat)
+    if (type) type->wrapped_number = false;
   std::vector<Result> results;
   size_t next = 0;
   for (size_t i = 0; i < returns.size(); ++i) {
@@ -216,7 +235,7 @@ std::optional<std::vector<Result>> ask_row(const Call& call, const SymbolsPtr& s
       c10::get_default_dtype() != caffe2::TypeMeta::Make<float>())
     return std::nullopt;
   ShapeQuery query(call.args, call.types, *symbols);
-  const Decision decision = call.op.row->shape(query);
+  const Decision decision = with_literals([&] { return call.op.row->shape(query); });
   if (decision) {
     count(Counter::shapes_row);
     return structure(call, std::move(query.results));

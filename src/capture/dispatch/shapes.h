@@ -5,6 +5,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct Call {
   std::vector<Arg> args;
   std::vector<TensorType> types;
   const std::vector<c10::IValue>& opaque;  // what Opaque arguments stand for
+  // By position: the numbers among the references, with what each is now if that is known.
+  std::map<int32_t, std::optional<at::Scalar>> numbers;
 };
 
 // One result: a tensor (none if the op leaves it undefined), a list of tensors, or a plain value.

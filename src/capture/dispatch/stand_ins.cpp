@@ -12,18 +12,11 @@ std::optional<StandIns::Found> find_symbolic(StandIns& stand_ins, const c10::IVa
   return std::nullopt;
 }
 
-bool is_number_type(const c10::TypePtr& type) {
-  if (const auto optional = type->cast<c10::OptionalType>())
-    return is_number_type(optional->getElementType());
-  if (const auto list = type->cast<c10::ListType>()) return is_number_type(list->getElementType());
-  return type->kind() == c10::TypeKind::NumberType;
-}
-
 // A list of numbers is shared by all copies of it: another one takes its place.
 c10::IValue with_numbers(const c10::IValue& value, const std::vector<StandIns::Found>& found,
                          const std::vector<size_t>& at, const c10::TypePtr& type) {
   const auto elements = value.toListRef();
-  if (!is_number_type(type)) {  // sizes
+  if (!takes_numbers(type)) {  // sizes
     std::vector<int64_t> ints;
     for (const c10::IValue& element : elements)
       ints.push_back(element.isInt() ? element.toInt() : 0);
@@ -40,6 +33,13 @@ c10::IValue with_numbers(const c10::IValue& value, const std::vector<StandIns::F
 }
 
 }  // namespace
+
+bool takes_numbers(const c10::TypePtr& type) {
+  if (const auto optional = type->cast<c10::OptionalType>())
+    return takes_numbers(optional->getElementType());
+  if (const auto list = type->cast<c10::ListType>()) return takes_numbers(list->getElementType());
+  return type->kind() == c10::TypeKind::NumberType;
+}
 
 at::Tensor number_as_tensor(const c10::Scalar& number) {
   at::Tensor tensor = c10::scalar_to_tensor(number);
@@ -72,7 +72,7 @@ std::vector<LogScalar> take_stand_ins(StandIns& stand_ins, const OpInfo& op, con
     } else if (value.isSymInt() || value.isSymFloat()) {
       const auto found = find_symbolic(stand_ins, value);
       if (!found) continue;
-      take({argument, -1, false, found->id}, is_number_type(op.arg_types[argument]));
+      take({argument, -1, false, found->id}, takes_numbers(op.arg_types[argument]));
       value = found->value;
     } else if (value.isList() && !value.isTensorList()) {
       std::vector<StandIns::Found> found;
@@ -84,7 +84,7 @@ std::vector<LogScalar> take_stand_ins(StandIns& stand_ins, const OpInfo& op, con
         found.push_back(*one);
         at.push_back(k);
         take({argument, static_cast<int32_t>(k), false, one->id},
-             is_number_type(op.arg_types[argument]));
+             takes_numbers(op.arg_types[argument]));
       }
       if (!found.empty()) value = with_numbers(value, found, at, op.arg_types[argument]);
     }

@@ -51,6 +51,9 @@ class StandIns {
 std::vector<LogScalar> take_stand_ins(StandIns& stand_ins, const OpInfo& op, const LogFacts& facts,
                                       std::vector<c10::IValue>& stack, size_t first);
 
+// Of an argument of an op: is it a Scalar, or a list of them?
+bool takes_numbers(const c10::TypePtr& type);
+
 // The 0-dim tensor that the argument parser makes of a number.
 at::Tensor number_as_tensor(const c10::Scalar& number);
 

@@ -1,5 +1,6 @@
 #include "codegen/cpu/against_interpreter_test.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -136,10 +137,11 @@ bool run_compiled(const Kernel& kernel, KernelData& data, const CpuOptions& opti
   const Kernel* const one[] = {&kernel};
   const auto module = compile_cpu(one, options);
   const CpuKernel& code = module->kernel(0);
-  const std::vector<void*> buffers = pointers(kernel, data);
-  std::vector<std::byte> memory(code.scratch_bytes + 64);
+  std::vector<void*> buffers = pointers(kernel, data);
+  std::vector<std::byte> memory(std::max(code.scratch_bytes, code.partial_bytes) + 64);
   auto* scratch = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) &
                                                ~uintptr_t{63});
+  if (code.finish) buffers.push_back(scratch);
   const int64_t units = code.units.evaluate(symbols);
   bool good = true;
   for (int64_t begin = 0; begin < units;) {
@@ -148,13 +150,16 @@ bool run_compiled(const Kernel& kernel, KernelData& data, const CpuOptions& opti
     good &= code.run(buffers.data(), data.sizes.data(), data.params.data(), begin, end, scratch);
     begin = end;
   }
+  if (code.finish)
+    good &= code.finish(buffers.data(), data.sizes.data(), data.params.data(), 0, code.finish_units,
+                        nullptr);
   return good;
 }
 
 std::string compare(const Kernel& kernel, const KernelData& data, const CpuOptions& options,
                     const std::vector<int64_t>& symbols, std::mt19937_64& random) {
   KernelData expected = data, found = data;
-  const std::vector<void*> expected_buffers = pointers(kernel, expected);
+  std::vector<void*> expected_buffers = pointers(kernel, expected);
   const bool expected_good = loops::interpret(kernel, {expected_buffers, data.sizes, data.params});
   const bool good = run_compiled(kernel, found, options, symbols, random);
   const std::string how = "contract " + std::to_string(options.contract) + " vector_bits " +
@@ -183,8 +188,14 @@ std::string compare_all(const Kernel& kernel, const std::vector<int64_t>& symbol
   const KernelData data = random_data(kernel, symbols, random, special);
   for (const bool contract : {false, true}) {
     for (const int bits : {0, 256, 128}) {
-      const std::string difference = compare(kernel, data, {contract, bits}, symbols, random);
-      if (!difference.empty()) return difference;
+      for (const bool large : {false, true}) {
+        const CpuOptions options{.contract = contract,
+                                 .vector_bits = bits,
+                                 .stream_bytes = large,
+                                 .slice_points = large};
+        const std::string difference = compare(kernel, data, options, symbols, random);
+        if (!difference.empty()) return difference;
+      }
     }
   }
   return "";

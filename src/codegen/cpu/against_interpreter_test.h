@@ -29,7 +29,7 @@ bool run_compiled(const loops::Kernel& kernel, KernelData& data, const CpuOption
 std::string compare(const loops::Kernel& kernel, const KernelData& data, const CpuOptions& options,
                     const std::vector<int64_t>& symbols, std::mt19937_64& random);
 
-// compare() with contraction on and off, and vectors of all widths.
+// compare() with contraction on and off, vectors of all widths, and as if kernels were large.
 std::string compare_all(const loops::Kernel& kernel, const std::vector<int64_t>& symbols = {},
                         uint64_t seed = 1, bool special = false);
 

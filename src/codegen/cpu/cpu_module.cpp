@@ -47,9 +47,7 @@ class Cache {
     const auto [begin, end] = entries_.equal_range(key.hash);
     for (auto it = begin; it != end;) {
       std::shared_ptr<const Compiled> compiled = it->second.compiled.lock();
-      if (compiled && it->second.text == key.text &&
-          it->second.options.contract == key.options.contract &&
-          it->second.options.vector_bits == key.options.vector_bits)
+      if (compiled && it->second.text == key.text && it->second.options == key.options)
         return compiled;
       it = compiled ? std::next(it) : entries_.erase(it);
     }
@@ -87,6 +85,15 @@ void set_target(llvm::Module& module, llvm::TargetMachine& machine) {
   module.setTargetTriple(cpu::host_target().triple);
 }
 
+// One function, or two where reductions are done in slices.
+void emit(const loops::Kernel& kernel, const cpu::Plan& plan, const CpuOptions& options,
+          llvm::Module& module, const std::string& name) {
+  using Part = cpu::Emitter::Part;
+  if (plan.slices == 1) return cpu::Emitter(kernel, plan, options, module, name, Part::whole).run();
+  cpu::Emitter(kernel, plan, options, module, name, Part::slices).run();
+  cpu::Emitter(kernel, plan, options, module, name + ".finish", Part::finish).run();
+}
+
 std::shared_ptr<const Compiled> compile_one(const loops::Kernel& kernel,
                                             const CpuOptions& options) {
   auto compiled = std::make_shared<Compiled>();
@@ -97,10 +104,22 @@ std::shared_ptr<const Compiled> compile_one(const loops::Kernel& kernel,
   llvm::LLVMContext context;
   llvm::Module module("kernel", context);
   set_target(module, lease.machine());
-  cpu::Emitter(kernel, plan, options, module, "kernel").run();
+  emit(kernel, plan, options, module, "kernel");
   compiled->code = cpu::generate_code(module, lease.machine());
-  compiled->kernel = {reinterpret_cast<CpuFunction>(compiled->code->find("kernel")), plan.units,
-                      plan.unit_cost, plan.scratch_bytes, kernel.ordered};
+  const auto function = [&](const std::string& name) {
+    return reinterpret_cast<CpuFunction>(compiled->code->find(name));
+  };
+  CpuKernel& made = compiled->kernel;
+  made = {.run = function("kernel"),
+          .units = plan.units,
+          .unit_cost = plan.unit_cost,
+          .scratch_bytes = plan.scratch_bytes,
+          .ordered = kernel.ordered};
+  if (plan.slices > 1) {
+    made.finish = function("kernel.finish");
+    made.finish_units = plan.items.known();
+    made.partial_bytes = plan.partial_bytes;
+  }
   return compiled;
 }
 
@@ -119,7 +138,7 @@ class Module final : public CpuModule {
       set_target(module, lease.machine());
       const cpu::Plan plan =
           cpu::make_plan(compiled->source, compiled->options, cpu::host_target());
-      cpu::Emitter(compiled->source, plan, compiled->options, module, compiled->source.name).run();
+      emit(compiled->source, plan, compiled->options, module, compiled->source.name);
       text += cpu::generate_assembly(module, lease.machine());
     }
     return text;

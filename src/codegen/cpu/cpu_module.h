@@ -19,10 +19,18 @@ struct CpuOptions {
   bool contract = true;
   // The widest vectors to use, in bits; 0: what the processor likes best.
   int vector_bits = 0;
+  // Kernels whose results have more bytes write past the caches; 0: more than the caches hold.
+  int64_t stream_bytes = 0;
+  // A reduction to few results is shared by threads in slices of at least that many points; 0: as
+  // many as are worth it.
+  int64_t slice_points = 0;
+
+  friend bool operator==(const CpuOptions&, const CpuOptions&) = default;
 };
 
 // Runs the units [begin, end). `buffers`, `sizes`, `params` as loops::Call; `scratch` has
 // scratch_bytes bytes, aligned to 64, for this thread. False: a check failed (all units were run).
+// Of a kernel with `finish`, `buffers` has one more, of partial_bytes bytes, aligned to 64.
 using CpuFunction = bool (*)(void* const* buffers, const int64_t* sizes, const uint64_t* params,
                              int64_t begin, int64_t end, std::byte* scratch);
 
@@ -34,6 +42,11 @@ struct CpuKernel {
   Size unit_cost = 0;
   size_t scratch_bytes = 0;
   bool ordered = false;  // one thread, all units
+  // Set where units only combine slices of what is reduced: combines those, and does the rest. To
+  // be run once, when all units are done, for [0, finish_units).
+  CpuFunction finish = nullptr;
+  int64_t finish_units = 0;
+  size_t partial_bytes = 0;
 };
 
 // The code of some kernels. It lives as long as someone holds it.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <thread>
 
 #include "codegen/cpu/against_interpreter_test.h"
@@ -55,6 +56,11 @@ struct Draft {
 };
 
 Index i(int dim) { return Index::dim(dim); }
+
+std::vector<std::byte> bytes_of(std::span<const float> values) {
+  const auto bytes = std::as_bytes(values);
+  return {bytes.begin(), bytes.end()};
+}
 
 TEST(CpuModule, Pointwise) {
   for (const int64_t n : {1, 15, 16, 17, 64, 100, 5000}) {
@@ -339,14 +345,101 @@ TEST(CpuModule, LongSumsStayAccurate) {
     const Expr sum = d.reduce(Reduction::sum, d.load(in, columns ? i(0) : i(1)));
     d.stage(false);
     d.store(out, i(0), sum);
-    std::vector<float> values(columns ? n : kRows, 0.1F), sums(n);
-    void* const buffers[] = {values.data(), sums.data()};
-    const loops::Kernel* const one[] = {&d.kernel};
-    const auto module = compile_cpu(one, {});
-    EXPECT_TRUE(module->kernel(0).run(buffers, nullptr, nullptr, 0, module->kernel(0).units.known(),
-                                      nullptr));
-    for (const float found : sums) EXPECT_NEAR(found / (0.1 * kRows), 1, 1e-5);
+    const std::vector<float> values(columns ? n : kRows, 0.1F);
+    std::vector<float> sums(n);
+    KernelData data;
+    data.buffers = {bytes_of(values), bytes_of(sums)};
+    std::mt19937_64 random(1);
+    for (const int64_t slice_points : {int64_t{0}, kRows * n}) {
+      const CpuOptions options{.slice_points = slice_points};
+      EXPECT_TRUE(run_compiled(d.kernel, data, options, {}, random));
+      std::memcpy(sums.data(), data.buffers[1].data(), data.buffers[1].size());
+      for (const float found : sums) EXPECT_NEAR(found / (0.1 * kRows), 1, 1e-5);
+    }
   }
+}
+
+// Sums, places of maxima, and every element doubled, of three rows.
+Kernel three_rows(int64_t columns) {
+  Draft d({3}, {columns});
+  const int32_t in = d.input(DType::f32, 3 * columns), sums = d.output(DType::f32, 3),
+                places = d.output(DType::i64, 3), doubled = d.output(DType::f32, 3 * columns);
+  d.stage(true);
+  const Expr element = d.load(in, i(0) * columns + i(1));
+  d.store(doubled, i(0) * columns + i(1), element * 2);
+  const Expr sum = d.reduce(Reduction::sum, element), place = d.reduce(Reduction::argmax, element);
+  d.stage(false);
+  d.store(sums, i(0), sum + 1);
+  d.store(places, i(0), place);
+  return d.kernel;
+}
+
+// Threads share the slices; whichever way they do, the result is the same to the bit.
+TEST(CpuModule, ReductionsToFewResultsAreDoneInSlices) {
+  EXPECT_EQ(compare_all(three_rows(1003)), "");
+  const Kernel kernel = three_rows(100'003);
+  const Kernel* const one[] = {&kernel};
+  const auto module = compile_cpu(one, {});
+  EXPECT_EQ(module->kernel(0).units.known(), 27) << "three results, nine slices each";
+  EXPECT_EQ(module->kernel(0).finish_units, 3);
+  EXPECT_EQ(compile_cpu(one, {.slice_points = 300'009})->kernel(0).finish, nullptr);
+  std::mt19937_64 random(1);
+  const KernelData data = random_data(kernel, {}, random);
+  KernelData first = data;
+  run_compiled(kernel, first, {}, {}, random);
+  for (int i = 0; i < 5; ++i) {
+    KernelData again = data;
+    run_compiled(kernel, again, {}, {}, random);
+    EXPECT_EQ(again.buffers, first.buffers);
+  }
+}
+
+// A second pass over the points needs what all slices have found.
+TEST(CpuModule, SeveralPassesAreNotSliced) {
+  Draft d({1}, {100'000});
+  const int32_t in = d.input(DType::f32, 100'000), out = d.output(DType::f32, 100'000);
+  d.stage(true);
+  const Expr most = d.reduce(Reduction::max, d.load(in, i(1)));
+  d.stage(true);
+  d.store(out, i(1), d.load(in, i(1)) - most);
+  const Kernel* const one[] = {&d.kernel};
+  EXPECT_EQ(compile_cpu(one, {})->kernel(0).finish, nullptr);
+  EXPECT_EQ(d.run(), "");
+}
+
+TEST(CpuModule, LargeResultsAreWrittenPastTheCaches) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::u8}) {
+    Draft d({5, 1001}, {});  // rows begin anywhere
+    const int32_t in = d.input(dtype, 5005), row = d.input(dtype, 1001),
+                  out = d.output(dtype, 5005), other = d.output(DType::f32, 5005);
+    d.stage(false);
+    const Index at = i(0) * 1001 + i(1);
+    const Expr sum = d.load(in, at).to(DType::f32) + d.load(row, i(1)).to(DType::f32);
+    d.store(out, at, sum.to(dtype));
+    d.store(other, at, sum);
+    EXPECT_EQ(d.run(), "");
+    const Kernel* const one[] = {&d.kernel};
+    const auto past = [&](const CpuOptions& options) {
+      return compile_cpu(one, options)->assembly().find("movnt") != std::string::npos;
+    };
+    EXPECT_TRUE(past({.stream_bytes = 5005}));
+    EXPECT_FALSE(past({}));
+  }
+}
+
+// An output in the memory of an input is in the caches already.
+TEST(CpuModule, LargeResultsInPlace) {
+  Draft d({5000}, {});
+  const int32_t in = d.input(DType::f32, 5000), out = d.output(DType::f32, 5000);
+  d.stage(false);
+  d.store(out, i(0), d.load(in, i(0)) * 2);
+  const Kernel* const one[] = {&d.kernel};
+  const auto module = compile_cpu(one, {.stream_bytes = 1});
+  std::vector<float> values(5000, 1.5F);
+  void* const buffers[] = {values.data(), values.data()};
+  EXPECT_TRUE(module->kernel(0).run(buffers, nullptr, nullptr, 0, module->kernel(0).units.known(),
+                                    nullptr));
+  EXPECT_EQ(values, std::vector<float>(5000, 3.0F));
 }
 
 TEST(CpuModule, ManyThreadsCompile) {

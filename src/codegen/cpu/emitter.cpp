@@ -1,5 +1,7 @@
 #include "codegen/cpu/emitter.h"
 
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -9,9 +11,10 @@
 namespace smelt::cpu {
 
 Emitter::Emitter(const loops::Kernel& kernel, const Plan& plan, const CpuOptions& options,
-                 llvm::Module& module, const std::string& name)
+                 llvm::Module& module, const std::string& name, Part part)
     : kernel_(kernel),
       plan_(plan),
+      part_(part),
       module_(module),
       context_(module.getContext()),
       ir_(module.getContext()),
@@ -55,6 +58,8 @@ void Emitter::run() {
   for (const auto& [slot, memory] : allocated_) {
     ir_.CreateCall(module_.getOrInsertFunction("free", ir_.getVoidTy(), ir_.getPtrTy()), memory);
   }
+  // Other threads may read what was written past the caches.
+  if (!stream_masks_.empty()) ir_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
   ir_.CreateRet(ir_.CreateICmpEQ(ir_.CreateLoad(ir_.getInt64Ty(), failed_), number(0)));
   // Without these LLVM may cut 512-bit vectors in two; functions that pass vectors to each other
   // (vector_math.h has some) must agree on it.
@@ -94,6 +99,7 @@ Value* Emitter::size_value(const Size& size) {
 
 // As Plan::units is worked out: unit_points by (1 more than) the points of an item, at least 1.
 Value* Emitter::items_per_unit() {
+  if (part_ != Part::whole) return number(1);
   Value* points = number(1);
   for (int dim = 0; dim < kernel_.dims(); ++dim)
     if (std::find(plan_.digits.begin(), plan_.digits.end(), dim) == plan_.digits.end())
@@ -112,6 +118,7 @@ void Emitter::emit_items() {
   };
   if (plan_.tile_dim >= 0) add_blocks(plan_.tile_dim, plan_.tile);
   if (plan_.outer_vector) add_blocks(plan_.vector_dim, plan_.block);
+  if (part_ == Part::slices) limits.push_back(number(plan_.slices));
   Value* items = number(1);
   for (Value* limit : limits) items = ir_.CreateMul(items, limit);
   Value* per_unit = items_per_unit();
@@ -123,7 +130,12 @@ void Emitter::emit_items() {
       dim_value_[plan_.digits[i]] = digits[i];
       depth_of_bit_[plan_.digits[i]] = depth();
     }
-    emit_item(digits.subspan(plan_.digits.size()));
+    digits = digits.subspan(plan_.digits.size());
+    if (part_ == Part::slices) {
+      slice_ = digits.back();
+      digits = digits.first(digits.size() - 1);
+    }
+    emit_item(digits);
   });
 }
 
@@ -177,9 +189,12 @@ Emitter::Range Emitter::block_range(int dim, Value* block, int64_t length) {
 void Emitter::emit_item(std::span<Value* const> blocks) {
   if (!plan_.outer_vector) return emit_point();
   const Range range = block_range(plan_.vector_dim, blocks.back(), plan_.block);
-  if (plan_.tile_dim < 0) return vector_loop(range, [&] { emit_point(); });
+  const Inst* lead = nullptr;
+  for (const loops::Stage& stage : kernel_.stages)
+    if (!lead) lead = stream_lead(stage);
+  if (plan_.tile_dim < 0) return vector_loop(range, lead, [&] { emit_point(); });
   const Range other = block_range(plan_.tile_dim, blocks.front(), plan_.tile);
-  vector_loop(range, [&] {
+  vector_loop(range, nullptr, [&] {
     counted_loop(other.begin, other.end, 1, [&](Value* i) {
       dim_value_[plan_.tile_dim] = i;
       depth_of_bit_[plan_.tile_dim] = depth();

@@ -65,8 +65,11 @@ struct Found {
 
 class Emitter {
  public:
+  // All of a kernel; or its inner stage, slice by slice; or what is left to do after that.
+  enum class Part : uint8_t { whole, slices, finish };
+
   Emitter(const loops::Kernel& kernel, const Plan& plan, const CpuOptions& options,
-          llvm::Module& module, const std::string& name);
+          llvm::Module& module, const std::string& name, Part part);
   void run();
 
  private:
@@ -95,7 +98,9 @@ class Emitter {
   // loop_nest.cpp
   void counted_loop(Value* begin, Value* end, int64_t step, CountedBody body);
   void run_once(Value* at, CountedBody body);
-  void vector_loop(const Range& range, Body body);
+  Range inner_range(int dim);
+  void vector_loop(const Range& range, const Inst* lead, Body body);
+  void remainder_loop(Value* begin, Value* end, Body body);
   void vector_step(Value* at, int lanes, int packs, Value* end, Body body);
   void emit_point();
   void emit_inner_stage(const loops::Stage& stage);
@@ -146,6 +151,18 @@ class Emitter {
   void store_part(const Inst& inst, const Access& access, int pack, Value* value);
   bool is_lane_scratch(int32_t slot) const;
 
+  // streams.cpp
+  const Inst* stream_lead(const loops::Stage& stage) const;
+  Value* aligned_begin(const Range& range, const Inst& lead);
+  Value* stream_mask(int32_t slot, int64_t vector_bytes);
+  bool can_stream(const Inst& inst, const Access& access) const;
+  void store_streamed(const Inst& inst, Value* pointer, Value* value);
+
+  // slices.cpp
+  Value* partial_pointer(Val value, bool position, Value* slice, int pack);
+  void store_slice(Val value);
+  void combine_slices(const loops::Stage& stage);
+
   // accumulate.cpp
   void emit_accumulate(const Inst& inst);
   void accumulate_lanes(const Inst& inst, const Access& access, int pack, Value* value);
@@ -156,6 +173,9 @@ class Emitter {
   void close_chunk(const loops::Stage& stage);
   void accumulate(Val value);
   void close_accumulator(Val value);
+  llvm::SmallVector<Found, 4> reduced(Val value);
+  Found read_slot(const Accumulator::Slot& slot);
+  Value* reduced_result(const Found& found);
   Accumulator::Slot new_slot(const Inst& inst, int lanes);
   Value* identity(const Inst& inst, int lanes);
   Found combine(const Inst& inst, Found item, Found so_far);
@@ -166,6 +186,7 @@ class Emitter {
 
   const loops::Kernel& kernel_;
   const Plan& plan_;
+  const Part part_;
   llvm::Module& module_;
   llvm::LLVMContext& context_;
   llvm::IRBuilder<> ir_;
@@ -176,6 +197,8 @@ class Emitter {
   Value *begin_ = nullptr, *end_ = nullptr;
   llvm::AllocaInst* failed_ = nullptr;
   std::map<int32_t, Value*> allocated_;  // scratch buffers of unknown size
+  std::map<int32_t, Value*> stream_masks_;
+  Value* slice_ = nullptr;
 
   std::vector<Scope> scopes_;
   int depth_of_bit_[64] = {};

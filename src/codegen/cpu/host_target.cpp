@@ -1,6 +1,10 @@
 #include "codegen/cpu/host_target.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include <llvm/ADT/StringMap.h>
@@ -25,11 +29,20 @@ void leave_out_passes() {
   }
 }
 
+// The last level, as far as it is ours: a virtual machine is told of the whole cache of its host.
+int64_t cache_bytes() {
+  const int64_t share = int64_t{32} << 20;  // per core, more than any processor has
+  const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  const int64_t last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return last_level > 0 ? std::min(last_level, cores * share) : share;
+}
+
 HostTarget look_at_host() {
   leave_out_passes();
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   HostTarget host;
+  host.cache_bytes = cache_bytes();
   host.triple = llvm::sys::getProcessTriple();
   host.cpu = llvm::sys::getHostCPUName().str();
   const llvm::StringMap<bool> has = llvm::sys::getHostCPUFeatures();

@@ -13,7 +13,8 @@ struct HostTarget {
   std::string name;       // "avx512", "avx2", "none"
   int vector_bits = 128;  // of the widest registers
   bool masked_tails =
-      false;  // loads and stores under a mask are single instructions for every dtype
+      false;                // loads and stores under a mask are single instructions for every dtype
+  int64_t cache_bytes = 0;  // what the caches hold of the results of a kernel
 };
 
 // Worked out once per process.

@@ -64,9 +64,24 @@ void Emitter::vector_step(Value* at, int lanes, int packs, Value* end, Body body
   mask_ = active_ = nullptr;
 }
 
-// Whole vectors first, then what is left.
-void Emitter::vector_loop(const Range& range, Body body) {
-  const auto [begin, end, multiple] = range;
+// Points that are no whole vector.
+void Emitter::remainder_loop(Value* begin, Value* end, Body body) {
+  const int lanes = plan_.lanes;
+  if (plan_.masked_tail)
+    return counted_loop(begin, end, lanes, [&](Value* i) { vector_step(i, lanes, 1, end, body); });
+  counted_loop(begin, end, 1, [&](Value* i) { vector_step(i, 1, 1, nullptr, body); });
+}
+
+// What comes before the first place where `lead`, if there is one, stores to a whole vector's
+// boundary; then whole vectors, then what is left.
+void Emitter::vector_loop(const Range& range, const Inst* lead, Body body) {
+  auto [begin, end, multiple] = range;
+  if (lead) {
+    Value* aligned = aligned_begin(range, *lead);
+    remainder_loop(begin, aligned, body);
+    begin = aligned;
+    multiple = 1;
+  }
   const int lanes = plan_.lanes;
   const int64_t step = static_cast<int64_t>(lanes) * plan_.packs;
   Value* count = ir_.CreateSub(end, begin);
@@ -78,20 +93,23 @@ void Emitter::vector_loop(const Range& range, Body body) {
   if (multiple % lanes == 0)
     return counted_loop(main_end, end, lanes,
                         [&](Value* i) { vector_step(i, lanes, 1, nullptr, body); });
-  if (plan_.masked_tail)
-    return counted_loop(main_end, end, lanes,
-                        [&](Value* i) { vector_step(i, lanes, 1, end, body); });
-  counted_loop(main_end, end, 1, [&](Value* i) { vector_step(i, 1, 1, nullptr, body); });
+  remainder_loop(main_end, end, body);
 }
 
 void Emitter::emit_point() {
   depth_of_bit_[kPoint] = depth();
   for (const loops::Stage& stage : kernel_.stages) {
     if (stage.inner)
-      emit_inner_stage(stage);
-    else
+      part_ == Part::finish ? combine_slices(stage) : emit_inner_stage(stage);
+    else if (part_ != Part::slices)
       emit_body(stage);
   }
+}
+
+// What is walked of an inner dimension: all, or a slice.
+Emitter::Range Emitter::inner_range(int dim) {
+  if (part_ == Part::slices && dim == plan_.slice_dim) return block_range(dim, slice_, plan_.slice);
+  return {number(0), extent(dim), kernel_.extent(dim).as_known().value_or(1)};
 }
 
 // `body` in a scope that is entered only if no inner dimension is empty.
@@ -123,7 +141,7 @@ void Emitter::emit_inner_stage(const loops::Stage& stage) {
   const bool empty = std::any_of(kernel_.inner.begin(), kernel_.inner.end(),
                                  [](const Size& size) { return size.is(0); });
   if (!empty) guarded([&] { emit_inner_loops(stage, static_cast<int>(kernel_.outer.size())); });
-  each_reduce([&](Val v) { close_accumulator(v); });
+  each_reduce([&](Val v) { part_ == Part::slices ? store_slice(v) : close_accumulator(v); });
 }
 
 // Where a stage adds up many floating values, it does so in chunks whose sums are added up in turn:
@@ -150,14 +168,15 @@ int Emitter::innermost_dim() const {
 void Emitter::emit_innermost_loop(const loops::Stage& stage) {
   const int dim = innermost_dim();
   auto walk = [&](const Range& range) {
-    if (dim == plan_.vector_dim) return vector_loop(range, [&] { emit_body(stage); });
+    if (dim == plan_.vector_dim)
+      return vector_loop(range, stream_lead(stage), [&] { emit_body(stage); });
     counted_loop(range.begin, range.end, 1, [&](Value* i) {
       dim_value_[dim] = i;
       depth_of_bit_[dim] = depth();
       emit_body(stage);
     });
   };
-  const Range all{number(0), extent(dim), kernel_.extent(dim).as_known().value_or(1)};
+  const Range all = inner_range(dim);
   const int64_t chunk = chunk_of(stage);
   if (chunk == 0) return walk(all);
   counted_loop(all.begin, all.end, chunk, [&](Value* begin) {
@@ -173,7 +192,8 @@ void Emitter::emit_inner_loops(const loops::Stage& stage, int dim) {
   if (dim == kernel_.dims())
     return kernel_.inner.empty() ? emit_body(stage) : emit_innermost_loop(stage);
   if (dim == innermost_dim()) return emit_inner_loops(stage, dim + 1);
-  counted_loop(number(0), extent(dim), 1, [&](Value* i) {
+  const Range all = inner_range(dim);
+  counted_loop(all.begin, all.end, 1, [&](Value* i) {
     dim_value_[dim] = i;
     depth_of_bit_[dim] = depth();
     emit_inner_loops(stage, dim + 1);

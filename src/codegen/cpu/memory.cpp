@@ -162,6 +162,8 @@ void Emitter::store_part(const Inst& inst, const Access& access, int pack, Value
   } else if (access.walk == Walk::contiguous) {
     if (mask_)
       ir_.CreateMaskedStore(value, pointer, align, mask_);
+    else if (can_stream(inst, access))
+      store_streamed(inst, pointer, value);
     else
       ir_.CreateAlignedStore(value, pointer, align);
   } else {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "codegen/cpu/arithmetic.h"
+#include "codegen/cpu/plan_large.h"
 
 namespace smelt::cpu {
 
@@ -306,6 +307,8 @@ Plan make_plan(const Kernel& kernel, const CpuOptions& options, const HostTarget
   plan.packs = plan.tile_dim >= 0 ? 1 : choose_packs(kernel, plan);
   choose_scratch(kernel, plan);
   choose_units(kernel, plan);
+  choose_streams(kernel, options, host, plan);
+  choose_slices(kernel, options, plan);
   return plan;
 }
 

@@ -36,6 +36,13 @@ struct Plan {
   std::vector<int> digits;  // the outer dimensions that items count through
   std::vector<int64_t> scratch_offset;  // per buffer, in bytes; scratch of known size only
 
+  // What only large kernels have (plan_large.h).
+  std::vector<bool> streamed;           // per buffer: written past the caches
+  int slice_dim = -1;                   // the inner dimension that is cut into slices; -1: none
+  int64_t slice = 0, slices = 1;        // points of it per slice; slices
+  std::vector<int64_t> partial_offset;  // per reduction, in bytes: its results per slice and point
+  size_t partial_bytes = 0;
+
   Size items, units, unit_cost;
   size_t scratch_bytes = 0;
   // Per instruction: bit d where it depends on dimension d, and the bits below.

@@ -180,37 +180,41 @@ Found Emitter::across_lanes(const Inst& inst, Found found) {
   return found;
 }
 
-void Emitter::close_accumulator(Val value) {
+Found Emitter::read_slot(const Accumulator::Slot& slot) {
+  Found found{ir_.CreateLoad(slot.value->getAllocatedType(), slot.value)};
+  if (slot.position)
+    found.position = ir_.CreateLoad(slot.position->getAllocatedType(), slot.position);
+  return found;
+}
+
+Value* Emitter::reduced_result(const Found& found) {
+  if (!found.position) return found.value;
+  // Where every value was the worst there is, none was taken: the first is as good as any.
+  llvm::Type* type = found.position->getType();
+  Value* none = ir_.CreateICmpEQ(found.position, extreme(type, DType::i64, true));
+  Value* position = ir_.CreateSelect(none, integer_of(type, 0), found.position);
+  return ir_.CreateSExt(position, with_lanes(ir_.getInt64Ty(), type));
+}
+
+// What was found behind the last loop: per pack where lanes are results of their own, else one.
+llvm::SmallVector<Found, 4> Emitter::reduced(Val value) {
   const Inst& inst = kernel_.insts[value];
   const Accumulator& accumulator = accumulators_[value];
   const auto& packs = accumulator.totals.empty() ? accumulator.packs : accumulator.totals;
-  auto read = [&](const Accumulator::Slot& slot) {
-    Found found{ir_.CreateLoad(slot.value->getAllocatedType(), slot.value)};
-    if (slot.position)
-      found.position = ir_.CreateLoad(slot.position->getAllocatedType(), slot.position);
-    return found;
-  };
-  auto result = [&](const Found& found) -> Value* {
-    if (!found.position) return found.value;
-    // Where every value was the worst there is, none was taken: the first is as good as any.
-    llvm::Type* type = found.position->getType();
-    Value* none = ir_.CreateICmpEQ(found.position, extreme(type, DType::i64, true));
-    Value* position = ir_.CreateSelect(none, integer_of(type, 0), found.position);
-    return ir_.CreateSExt(position, with_lanes(ir_.getInt64Ty(), type));
-  };
+  llvm::SmallVector<Found, 4> found;
+  for (const Accumulator::Slot& slot : packs) found.push_back(read_slot(slot));
+  if (plan_.vector_dim < 0 || plan_.outer_vector) return found;
+  for (size_t step = 1; step < found.size(); step *= 2)
+    for (size_t i = 0; i + step < found.size(); i += 2 * step)
+      found[i] = combine(inst, found[i + step], found[i]);
+  Found total = across_lanes(inst, found[0]);
+  if (accumulator.scalar.value) total = combine(inst, read_slot(accumulator.scalar), total);
+  return {total};
+}
+
+void Emitter::close_accumulator(Val value) {
   Parts parts;
-  if (plan_.vector_dim < 0 || plan_.outer_vector) {
-    for (const Accumulator::Slot& slot : packs) parts.push_back(result(read(slot)));
-  } else {
-    llvm::SmallVector<Found, 4> found;
-    for (const Accumulator::Slot& slot : packs) found.push_back(read(slot));
-    for (size_t step = 1; step < found.size(); step *= 2)
-      for (size_t i = 0; i + step < found.size(); i += 2 * step)
-        found[i] = combine(inst, found[i + step], found[i]);
-    Found total = across_lanes(inst, found[0]);
-    if (accumulator.scalar.value) total = combine(inst, read(accumulator.scalar), total);
-    parts.push_back(result(total));
-  }
+  for (const Found& found : reduced(value)) parts.push_back(reduced_result(found));
   scopes_[depth_of_bit_[kPoint]].values[value] = std::move(parts);
 }
 

@@ -1,0 +1,204 @@
+"""Optimizer steps on the CPU: smelt.record(backend='native') of a step against eager's three forms and torch.compile.
+
+Every row in a process of its own, the contestants in turn, all on the same parameters and state.
+
+  single, foreach, fused   milliseconds per step of eager's forms, median
+  smelt                    likewise of the recorded step
+  fastest                  the fastest eager form's time divided by smelt's, median over the rounds
+  torch                    torch.compile's time divided by smelt's
+  memory                   MiB of new memory at the peak of a step: the fastest eager form, smelt, torch.compile
+  error                    largest difference to eager's fused (or foreach) step, relative to the largest element
+
+Must hold: smelt at least as fast as the fastest eager form and 0.95 of torch.compile, with no memory of the size of a
+parameter.
+"""
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+
+import torch
+
+import measure
+import smelt
+
+
+def resnet50():
+    shapes, width = [(64, 3, 7, 7), (64,), (64,)], 64
+    for blocks, inner in ((3, 64), (4, 128), (6, 256), (3, 512)):
+        for block in range(blocks):
+            convolutions = [(inner, width, 1, 1), (inner, inner, 3, 3), (4 * inner, inner, 1, 1)]
+            if block == 0:
+                convolutions.append((4 * inner, width, 1, 1))
+            for shape in convolutions:
+                shapes += [shape, (shape[0],), (shape[0],)]
+            width = 4 * inner
+    return [*shapes, (1000, 2048), (1000,)]
+
+
+def gpt2(layers=12, width=768):
+    shapes = [(50257, width), (1024, width)]
+    for _ in range(layers):
+        shapes += [(width,), (width,), (3 * width, width), (3 * width,), (width, width), (width,), (width,), (width,),
+                   (4 * width, width), (4 * width,), (width, 4 * width), (width,)]
+    return [*shapes, (width,), (width,)]
+
+
+def many_small():
+    return [shape for _ in range(100) for shape in ((32, 32), (32,))]
+
+
+SHAPES = {'resnet50': resnet50, 'gpt2': gpt2, 'many_small': many_small}
+OPTIMIZERS = {
+    'sgd': lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9, weight_decay=1e-4),
+    'adamw': lambda p: torch.optim.AdamW(p, 1e-4),
+}
+ROWS = [f'{model}-{optimizer}' for model in SHAPES for optimizer in ('sgd', 'adamw', 'adamw-clip')]
+FORMS = {'single': (False, False), 'foreach': (True, False), 'fused': (False, True)}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog='./dev bench optimizer', description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('rows', nargs='*', metavar='ROW', help=f'of {", ".join(ROWS)} (default: all)')
+    parser.add_argument('--alone', action='store_true', help='without torch.compile')
+    parser.add_argument('--threads', type=int, help="threads (default: PyTorch's choice)")
+    parser.add_argument('--seconds', type=float, default=6, help='how long a row is measured (default: 6)')
+    parser.add_argument('--json', action='store_true', help='one JSON object per row')
+    parser.add_argument('--child', action='store_true', help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if unknown := set(arguments.rows) - set(ROWS):
+        parser.error(f'no row called {", ".join(sorted(unknown))}; there are {", ".join(ROWS)}')
+    return arguments
+
+
+class Workload:
+    def __init__(self, row):
+        model, optimizer, *clip = row.split('-')
+        torch.manual_seed(0)
+        self.parameters = [torch.nn.Parameter(torch.randn(shape)) for shape in SHAPES[model]()]
+        for p in self.parameters:
+            p.grad = torch.randn_like(p)
+        self.optimizer = OPTIMIZERS[optimizer](self.parameters)
+        self.clip = bool(clip)
+        self.step('foreach')
+
+    def step(self, form):
+        for group in self.optimizer.param_groups:
+            group['foreach'], group['fused'] = FORMS[form]
+        if self.clip:
+            torch.nn.utils.clip_grad_norm_(self.parameters, 1e6, foreach=form != 'single')
+        self.optimizer.step()
+
+    def tensors(self):
+        """All that a step changes."""
+        states = [value for p in self.parameters for value in self.optimizer.state[p].values()]
+        return [*self.parameters, *states]
+
+    def difference(self, one, other):
+        """From the same state, what do two steps leave behind?"""
+        with torch.no_grad():
+            start = [t.clone() for t in self.tensors()]
+            one()
+            left = [t.clone() for t in self.tensors()]
+            for t, value in zip(self.tensors(), start):
+                t.copy_(value)
+            other()
+            return max(float((a - b).abs().max() / b.abs().max().clamp(min=1e-30))
+                       for a, b in zip(left, self.tensors()))
+
+
+def compiled_by_torch(workload):
+    step = torch.compile(lambda: workload.step('foreach'))
+    for _ in range(3):
+        step()
+    return step
+
+
+def rounds(calls, seconds):
+    """Seconds per call of each, measured in turn."""
+    for call in calls.values():
+        call()
+    spent = sum(measure.once(call)[0] for call in calls.values())
+    samples = {name: [] for name in calls}
+    names = list(calls)
+    for i in range(int(min(max(seconds / spent, 7), 300))):
+        for name in names[i % len(names):] + names[:i % len(names)]:
+            samples[name].append(measure.once(calls[name])[0])
+    return samples
+
+
+def ratio(samples, one, other):
+    return measure.median([a / b for a, b in zip(samples[one], samples[other])])
+
+
+def measure_row(row, alone, seconds):
+    workload = Workload(row)
+    # Single and foreach forms of Adam read their step counts in Python, which a recording can't.
+    form = 'fused' if 'adam' in row else 'foreach'
+    record_seconds, graph = measure.once(lambda: smelt.record(lambda: workload.step(form), backend='native'))
+    calls = {name: lambda name=name: workload.step(name) for name in FORMS}
+    calls['smelt'] = graph.run
+    if not alone:
+        calls['torch'] = compiled_by_torch(workload)
+    samples = rounds(calls, seconds)
+    fastest = min(FORMS, key=lambda name: measure.median(samples[name]))
+
+    def peak(name):
+        return measure.peak_bytes(calls[name], prepare=lambda: None, device='cpu') / 2**20
+    result = {'row': row, 'parameters': len(workload.parameters), 'record_s': record_seconds,
+              **{f'{name}_ms': 1e3 * measure.median(samples[name]) for name in calls},
+              'fastest': fastest, 'against_eager': ratio(samples, fastest, 'smelt'),
+              'eager_mib': peak(fastest), 'smelt_mib': peak('smelt'),
+              'error': workload.difference(calls['smelt'], calls[form])}
+    if not alone:
+        result |= {'against_torch': ratio(samples, 'torch', 'smelt'), 'torch_mib': peak('torch')}
+    return result
+
+
+def show(row):
+    forms = ''.join(f'{row[f"{name}_ms"]:>9.2f}' for name in FORMS)
+    print(f'{row["row"]:<22}{forms}{row["smelt_ms"]:>9.2f}{row["against_eager"]:>9.2f}'
+          f'{row.get("against_torch", math.nan):>7.2f}{row["eager_mib"]:>9.2f}{row["smelt_mib"]:>7.2f}'
+          f'{row.get("torch_mib", math.nan):>8.2f}{row["error"]:>10.1e}', flush=True)
+
+
+def failures(row):
+    if row['against_eager'] < 0.97:
+        yield f'{row["row"]}: slower than eager'
+    if row.get('against_torch', 1) < 0.95:
+        yield f'{row["row"]}: slower than torch.compile'
+    if row['smelt_mib'] > 1:
+        yield f'{row["row"]}: takes memory'
+
+
+def main():
+    arguments = parse_arguments()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    if arguments.child:
+        print(json.dumps(measure_row(arguments.rows[0], arguments.alone, arguments.seconds)))
+        return
+    if not arguments.json:
+        print(f'{"":<22}{"single":>9}{"foreach":>9}{"fused":>9}{"smelt":>9}{"fastest":>9}{"torch":>7}'
+              f'{"MiB":>9}{"smelt":>7}{"torch":>8}{"error":>10}')
+    failed = []
+    for name in arguments.rows or ROWS:
+        command = [sys.executable, os.path.abspath(__file__), name, '--child', '--seconds', str(arguments.seconds)]
+        command += ['--alone'] * arguments.alone
+        command += ['--threads', str(arguments.threads)] if arguments.threads else []
+        child = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        if child.returncode:
+            failed.append(f'{name}: no result')
+            continue
+        row = json.loads(child.stdout.splitlines()[-1])
+        print(json.dumps(row)) if arguments.json else show(row)
+        failed += failures(row)
+    if failed:
+        sys.exit('\n'.join(failed))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,260 @@
+// How the program of a log is run: op by op, for real or under a recorder.
+#include <ATen/Context.h>
+#include <ATen/ScalarOps.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/lift_fresh.h>
+
+#include <algorithm>
+
+#include "base/counters.h"
+#include "base/error.h"
+#include "bridge/generator_states.h"
+#include "bridge/linked_program.h"
+#include "bridge/log_program.h"
+#include "capture/dispatch/number_node.h"
+#include "capture/dispatch/recorder.h"
+
+namespace smelt {
+namespace {
+
+using torch::jit::Stack;
+
+}  // namespace
+
+LogProgram::Saved LogProgram::save(const std::vector<at::Tensor>& inputs) const {
+  Saved saved;
+  const at::NoGradGuard no_grad;
+  for (size_t i : saved_) saved.contents.emplace_back(inputs[i], inputs[i].clone());
+  if (!fails_cleanly_) return saved;
+  for (size_t i : grad_owners_) saved.grads.emplace_back(inputs[i], inputs[i].grad());
+  return saved;
+}
+
+void LogProgram::Saved::restore() const {
+  const at::NoGradGuard no_grad;
+  for (const auto& [tensor, before] : contents) tensor.copy_(before);
+  for (const auto& [tensor, grad] : grads) tensor.mutable_grad() = grad;
+}
+
+namespace {
+
+// A list is shared with the program, which stays as it is.
+c10::IValue with_element(const c10::IValue& list, int32_t index, const c10::Scalar& number) {
+  auto copy = list.toList().copy();
+  copy.set(static_cast<size_t>(index), number);
+  return copy;
+}
+
+at::Tensor tensor_of(const c10::Scalar& number) {
+  return number.isSymbolic() ? Recorder::current()->wrapped(number) : number_as_tensor(number);
+}
+
+at::Tensor output_of(const c10::Scalar& number) {
+  return number.isSymbolic() ? Recorder::current()->as_tensor(number)
+                             : c10::scalar_to_tensor(number);
+}
+
+at::Tensor take(std::vector<at::Tensor>& registers, int32_t reg, bool last) {
+  if (reg < 0) return {};
+  return last ? std::move(registers[reg]) : registers[reg];
+}
+
+}  // namespace
+
+// -- numbers; under a recorder they are numbers of the recording
+
+c10::Scalar LogProgram::operand(State& state, const NumberStep::Operand& operand) const {
+  switch (operand.from) {
+    case NumberStep::Operand::From::literal: return to_scalar(operand.literal);
+    case NumberStep::Operand::From::scalar: return state.scalars[operand.index];
+    case NumberStep::Operand::From::number: return evaluate(state, operand.index);
+  }
+  return to_scalar(operand.literal);
+}
+
+// Where Python would raise an exception, Python does.
+c10::Scalar LogProgram::evaluate(State& state, uint32_t number) const {
+  std::optional<c10::Scalar>& value = state.numbers[number];
+  if (value) return *value;
+  const NumberStep& wanted = numbers_[number];
+  if (wanted.item >= 0) return *(value = state.items[wanted.item]);
+  const c10::Scalar a = operand(state, wanted.a), b = operand(state, wanted.b);
+  if (a.isSymbolic() || b.isSymbolic())
+    return *(value = Recorder::current()->compute(wanted.op, a, b));
+  const std::optional<Number> result = compute(wanted.op, *plain_number(a), *plain_number(b));
+  if (!result || result->index() != wanted.seen.index())
+    throw Mispredicted("a number can't be computed, or is of another type than when it was traced");
+  return *(value = to_scalar(*result));
+}
+
+c10::Scalar LogProgram::scalar(State& state, uint32_t index) const {
+  if (index < scalars_.size()) return state.scalars[index];
+  return evaluate(state, index - static_cast<uint32_t>(scalars_.size()));
+}
+
+void LogProgram::check(const Step& step, State& state) const {
+  const c10::Scalar number = scalar(state, step.scalars[0].index);
+  const bool truth = step.arguments[1].toBool();
+  if (number.isSymbolic()) return Recorder::current()->expect(number, truth);
+  if (std::get<bool>(*compute(NumberOp::truth, *plain_number(number))) != truth)
+    throw Mispredicted("a value is not what the code was traced for");
+}
+
+// item()
+void LogProgram::read_number(const Step& step, State& state, const at::Tensor& tensor,
+                             Stack& stack) const {
+  c10::Scalar& number = state.items[step.number];
+  if (Recorder* recorder = Recorder::current()) {
+    const auto seen = std::find_if(numbers_.begin(), numbers_.end(), [&](const NumberStep& other) {
+      return other.item == step.number;
+    });
+    number = recorder->item(tensor, to_scalar(seen->seen));
+    return;
+  }
+  stack.assign(1, tensor);
+  step.op.callBoxed(&stack);
+  number = stack[0].toScalar();
+}
+
+void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
+  if (step.is_expectation) return check(step, state);
+  std::vector<at::Tensor>& registers = state.registers;
+  stack.assign(step.arguments.begin(), step.arguments.end());
+  for (const ScalarUse& use : step.scalars) {
+    c10::IValue& argument = stack[use.argument];
+    if (use.is_tensor)
+      argument = tensor_of(scalar(state, use.index));
+    else if (use.element < 0)
+      argument = scalar(state, use.index);
+    else
+      argument = with_element(argument, use.element, scalar(state, use.index));
+  }
+  for (const Slot& slot : step.slots) {
+    c10::IValue& argument = stack[slot.argument];
+    if (!slot.is_list) {
+      argument = take(registers, slot.registers[0], slot.last[0]);
+    } else if (slot.is_optional_list) {
+      c10::List<std::optional<at::Tensor>> list;
+      list.reserve(slot.registers.size());
+      for (size_t i = 0; i < slot.registers.size(); ++i) {
+        at::Tensor tensor = take(registers, slot.registers[i], slot.last[i]);
+        list.push_back(tensor.defined() ? std::optional<at::Tensor>(std::move(tensor))
+                                        : std::nullopt);
+      }
+      argument = std::move(list);
+    } else {
+      std::vector<at::Tensor> list;
+      list.reserve(slot.registers.size());
+      for (size_t i = 0; i < slot.registers.size(); ++i)
+        list.push_back(take(registers, slot.registers[i], slot.last[i]));
+      argument = std::move(list);
+    }
+  }
+  if (step.number >= 0) {
+    const at::Tensor tensor = stack[0].toTensor();
+    return read_number(step, state, tensor, stack);
+  }
+  step.op.callBoxed(&stack);
+  size_t next = 0;
+  const auto store = [&](at::Tensor tensor) {
+    if (next >= step.results.size())
+      throw Error(step.op.schema().name() + " returned more tensors than when it was traced");
+    const int32_t reg = step.results[next++];
+    if (reg >= 0) registers[reg] = std::move(tensor);
+  };
+  for (c10::IValue& value : stack) {
+    if (value.isTensor())
+      store(std::move(value).toTensor());
+    else if (value.isTensorList())
+      for (at::Tensor& tensor : value.toTensorVector()) store(std::move(tensor));
+  }
+  stack.clear();
+}
+
+void LogProgram::steps(State& state, OpAmbientScope* ambient) const {
+  Stack stack;
+  for (const Step& step : steps_) {
+    if (ambient) ambient->enter(ambients_[step.ambient]);
+    execute(step, state, stack);
+  }
+}
+
+std::vector<at::Tensor> LogProgram::start(std::vector<at::Tensor> inputs, Mode mode) const {
+  SMELT_CHECK(inputs.size() == inputs_.size(), "a program got another number of inputs");
+  std::vector<at::Tensor> registers(registers_);
+  for (size_t i = 0; i < inputs.size(); ++i) registers[inputs_[i]] = std::move(inputs[i]);
+  for (const Constant& constant : constants_) {
+    if (mode == Mode::replay && !constant.tensor.unsafeGetTensorImpl()->is_wrapped_number())
+      registers[constant.reg] = at::lift_fresh(constant.tensor);
+    else if (constant.shared)
+      registers[constant.reg] = constant.tensor;
+    else
+      registers[constant.reg] = constant.tensor.clone();
+  }
+  return registers;
+}
+
+LogProgram::State LogProgram::begin(std::vector<at::Tensor> inputs,
+                                    std::span<const c10::Scalar> scalars, Mode mode) const {
+  State state{start(std::move(inputs), mode), scalars, {}, {}};
+  state.items.resize(items_);
+  state.numbers.resize(numbers_.size());
+  return state;
+}
+
+std::vector<at::Tensor> LogProgram::results(State& state) const {
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(outputs_.size() + wanted_numbers_.size());
+  for (int32_t reg : outputs_) outputs.push_back(reg < 0 ? at::Tensor() : state.registers[reg]);
+  for (uint32_t number : wanted_numbers_) outputs.push_back(output_of(evaluate(state, number)));
+  return outputs;
+}
+
+std::vector<at::Tensor> LogProgram::run(std::vector<at::Tensor> inputs,
+                                        std::span<const c10::Scalar> scalars) const {
+  SMELT_CHECK(scalars.size() == scalars_.size(), "a program got another number of scalars");
+  count(Counter::runs);
+  const Saved saved = save(inputs);
+  State state = begin(std::move(inputs), scalars, Mode::run);
+  GeneratorStates states(generators_);
+  try {
+    if (one_ambient_) {
+      steps(state, nullptr);
+    } else {
+      OpAmbientScope ambient(ambients_[0]);
+      steps(state, &ambient);
+    }
+  } catch (...) {
+    states.restore();
+    saved.restore();
+    throw;
+  }
+  return results(state);
+}
+
+// torch.div(3, 2): nothing in it is a tensor that a recorder could follow.
+void LogProgram::refuse_ops_on_numbers() const {
+  std::vector<bool> is_number(registers_);
+  for (const Constant& constant : constants_)
+    is_number[constant.reg] = constant.tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  for (const Step& step : steps_) {
+    bool tensors = false;
+    bool numbers = std::ranges::any_of(step.scalars, &ScalarUse::is_tensor);
+    for (const Slot& slot : step.slots)
+      for (int32_t reg : slot.registers)
+        if (reg >= 0) (is_number[reg] ? numbers : tensors) = true;
+    if (numbers && !tensors) throw Error(step.op.schema().name() + " on numbers alone");
+  }
+}
+
+std::vector<at::Tensor> LogProgram::replay(std::vector<at::Tensor> twins,
+                                           std::span<const c10::Scalar> scalars) const {
+  SMELT_CHECK(scalars.size() == scalars_.size(), "a program got another number of scalars");
+  refuse_ops_on_numbers();
+  OpAmbientScope ambient(ambients_[0]);
+  State state = begin(std::move(twins), scalars, Mode::replay);
+  steps(state, &ambient);
+  return results(state);
+}
+
+}  // namespace smelt

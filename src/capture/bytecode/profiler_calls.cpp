@@ -1,0 +1,37 @@
+// record_function(): a label in a profile. While no one observes what PyTorch runs it does nothing,
+// and a cached call leaves it out; a segment that did so holds only then.
+#include <string_view>
+
+#include "capture/bytecode/operations.h"
+
+namespace smelt::bytecode {
+namespace {
+
+bool is_method_of_label(PyObject* function, std::string_view name) {
+  return is_function_of(function, "torch.autograd.profiler",
+                        std::string("record_function.").append(name));
+}
+
+}  // namespace
+
+bool call_profiler(Trace& trace, Value function, std::span<const Value> arguments, PyObject* names,
+                   Result* result) {
+  const bool makes = is_method_of_label(function.object, "__init__");
+  const bool enters = is_method_of_label(function.object, "__enter__");
+  if (!makes && !enters && !is_method_of_label(function.object, "__exit__")) return false;
+  const Value self = arguments.empty() ? Value{} : arguments[0];
+  if (self.object == nullptr || !trace.is_born(self.object) || tensors().is_observed())
+    return false;
+  trace.guard_function(function);
+  trace.unobserved = true;
+  // It was entered or is about to be: no segment can end while it is alive, as none would enter it.
+  if (makes) trace.transient(self.object);
+  {
+    const Unfollowed unfollowed(&trace, false);
+    result->object = call_plainly(function.object, arguments, names);
+  }
+  if (enters && result->object == self.object) result->ref = self.ref;
+  return true;
+}
+
+}  // namespace smelt::bytecode

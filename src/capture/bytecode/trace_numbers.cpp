@@ -1,0 +1,162 @@
+// Numbers that the tensor program reads from tensors (`.item()`), and what is computed from them:
+// no guard can know them, so the program computes them itself, gives those that Python needs, and
+// checks what the run depended on.
+#include <opcode.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "capture/bytecode/lazy_elements.h"
+#include "capture/bytecode/number_ops.h"
+#include "capture/bytecode/trace.h"
+
+namespace smelt::bytecode {
+namespace {
+
+std::optional<NumberOp> binary_op(int arg) {
+  switch (arg) {
+    case NB_ADD:
+    case NB_INPLACE_ADD: return NumberOp::add;
+    case NB_SUBTRACT:
+    case NB_INPLACE_SUBTRACT: return NumberOp::sub;
+    case NB_MULTIPLY:
+    case NB_INPLACE_MULTIPLY: return NumberOp::mul;
+    case NB_TRUE_DIVIDE:
+    case NB_INPLACE_TRUE_DIVIDE: return NumberOp::div;
+    case NB_FLOOR_DIVIDE:
+    case NB_INPLACE_FLOOR_DIVIDE: return NumberOp::floor_div;
+    case NB_REMAINDER:
+    case NB_INPLACE_REMAINDER: return NumberOp::mod;
+    case NB_POWER:
+    case NB_INPLACE_POWER: return NumberOp::pow;
+    default: return std::nullopt;
+  }
+}
+
+NumberOp compare_op(int arg) {
+  switch (arg) {
+    case Py_LT: return NumberOp::lt;
+    case Py_LE: return NumberOp::le;
+    case Py_EQ: return NumberOp::eq;
+    case Py_NE: return NumberOp::ne;
+    case Py_GT: return NumberOp::gt;
+    default: return NumberOp::ge;
+  }
+}
+
+}  // namespace
+
+std::optional<NumberOp> number_op(ScalarOp op, int arg) {
+  switch (op) {
+    case ScalarOp::binary: return binary_op(arg);
+    case ScalarOp::compare: return compare_op(arg);
+    case ScalarOp::unary_negative: return NumberOp::neg;
+    case ScalarOp::unary_not: return NumberOp::negation;
+    case ScalarOp::is_true: return NumberOp::truth;
+    case ScalarOp::call: return arg < 0 ? std::nullopt : std::optional(static_cast<NumberOp>(arg));
+    default: return std::nullopt;
+  }
+}
+
+int call_arg(PyObject* function) {
+  if (function == reinterpret_cast<PyObject*>(&PyFloat_Type))
+    return static_cast<int>(NumberOp::as_float);
+  if (function == reinterpret_cast<PyObject*>(&PyLong_Type))
+    return static_cast<int>(NumberOp::as_int);
+  if (!PyCFunction_Check(function)) return -1;
+  const std::string_view name = reinterpret_cast<PyCFunctionObject*>(function)->m_ml->ml_name;
+  if (name == "abs") return static_cast<int>(NumberOp::abs);
+  if (name == "min") return static_cast<int>(NumberOp::min);
+  if (name == "max") return static_cast<int>(NumberOp::max);
+  return -1;
+}
+
+Number to_number(PyObject* object) {
+  if (PyBool_Check(object)) return object == Py_True;
+  if (PyFloat_CheckExact(object)) return PyFloat_AS_DOUBLE(object);
+  return static_cast<int64_t>(PyLong_AsLongLong(object));
+}
+
+Ref Trace::number(PyObject* object, int32_t item) {
+  if (!active()) return 0;
+  Node node;
+  node.kind = NodeKind::number;
+  node.index = item;
+  node.object = Object::share(object);
+  node.late = true;
+  return add(std::move(node));
+}
+
+void Trace::expect(Ref number, bool truth) {
+  if (!speculates) {
+    stop(BreakReason::data_dependent, "a branch on a number that was read from a tensor");
+    return;
+  }
+  has_guessed = true;
+  log_->expect(number, nodes_[number].object.get(), truth);
+}
+
+// A number beside one that is late: the program is given it if it changes, else it is part of it.
+bool Trace::prepare_operand(Value v) {
+  if (!PyBool_Check(v.object) && !(is_plain_number(v.object) && fits_scalar(v.object))) {
+    stop(BreakReason::data_dependent, "a number that was read from a tensor");
+    return false;
+  }
+  if (v.ref != 0 && !is_late(v.ref) && !is_runtime_scalar(v)) use(v);
+  return active();
+}
+
+NumberStep::Operand Trace::number_operand(const std::vector<Node>& nodes, Ref ref,
+                                          ProgramRequest& wanted, std::vector<Ref>& scalars) const {
+  using From = NumberStep::Operand::From;
+  if (nodes[ref].late) return {From::number, define_number(nodes, ref, wanted, scalars), {}};
+  const bool is_literal = nodes[ref].kind == NodeKind::constant ||
+                          (nodes[ref].guards & (kGuardEqual | kGuardSame)) != 0;
+  if (is_literal) return {From::literal, 0, to_number(nodes[ref].object.get())};
+  auto at = std::ranges::find(wanted.scalars, ref);
+  const auto index = static_cast<uint32_t>(at - wanted.scalars.begin());
+  if (at == wanted.scalars.end()) {
+    wanted.scalars.push_back(ref);
+    scalars.push_back(ref);
+  }
+  return {From::scalar, index, {}};
+}
+
+uint32_t Trace::define_number(const std::vector<Node>& nodes, Ref ref, ProgramRequest& wanted,
+                              std::vector<Ref>& scalars) const {
+  const auto known = std::ranges::find(wanted.numbers, ref, &NumberStep::id);
+  if (known != wanted.numbers.end()) return static_cast<uint32_t>(known - wanted.numbers.begin());
+  const Node& node = nodes[ref];
+  NumberStep step;
+  step.id = ref;
+  step.seen = to_number(node.object.get());
+  if (node.kind == NodeKind::number) {
+    step.item = node.index;
+  } else {
+    step.op = *number_op(node.op, node.index);
+    step.a = number_operand(nodes, node.parent, wanted, scalars);
+    if (node.second != 0) step.b = number_operand(nodes, node.second, wanted, scalars);
+  }
+  wanted.numbers.push_back(step);
+  return static_cast<uint32_t>(wanted.numbers.size() - 1);
+}
+
+// -- gradients
+
+void Trace::set_grad(Value tensor, Value grad) {
+  if (!active()) return;
+  log_->set_grad(tensor.object, grad.object == nullptr ? Py_None : grad.object);
+  check_log();
+  hold(tensor.object);
+  grads_.insert(tensor.object);
+}
+
+void Trace::add_grads(std::span<const Value> leaves) {
+  has_backward = true;
+  for (const Value& leaf : leaves) {
+    hold(leaf.object);
+    grads_.insert(leaf.object);
+  }
+}
+
+}  // namespace smelt::bytecode

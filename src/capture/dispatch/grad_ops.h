@@ -1,0 +1,35 @@
+// Gradients in an op log. PyTorch's dispatcher knows nothing of `.grad` and of backward passes, so
+// the log has two ops of smelt's own for them, which each run of the log makes again.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <vector>
+
+#include "capture/dispatch/op_info.h"
+
+namespace smelt {
+
+// smelt::set_grad(Tensor self, Tensor? grad) -> (): self.grad = grad, None if there is none.
+const OpInfo& set_grad_op();
+// smelt::backward(Tensor[] outputs, Tensor[] seeds, Tensor[] leaves, Tensor[] grads,
+// bool keep_graph, bool create_graph) -> Tensor[]: the pass that adds to `.grad` of all leaves,
+// which are those that it reaches, and have `grads` before. Returns their `.grad` as it is then.
+const OpInfo& backward_op();
+// smelt::expect(Scalar number, bool truth) -> (): a run for which it does not hold is none.
+const OpInfo& expect_op();
+
+inline bool is_grad_op(const OpInfo& op) { return &op == &set_grad_op() || &op == &backward_op(); }
+
+using NodePtr = decltype(torch::autograd::Edge::function);
+
+// What a backward pass from these outputs comes to.
+struct BackwardReach {
+  std::vector<at::Tensor> leaves;  // whose gradients it adds to
+  std::vector<NodePtr> nodes;
+};
+BackwardReach reach_of(const std::vector<at::Tensor>& outputs);
+
+}  // namespace smelt

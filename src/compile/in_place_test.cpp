@@ -1,0 +1,24 @@
+// Graphs that write to inputs through schedule and lowering: which kernels store in place, in what
+// order, and which are launched together. Kernels are named, not compiled.
+#include "compile/in_place.h"
+
+#include <gtest/gtest.h>
+
+#include "compile/compile.h"
+#include "passes/ir_test.h"
+
+namespace smelt {
+namespace {
+
+TEST(InPlace, DoesWhatItsCasesSay) {
+  expect_ir_cases(__FILE__, "in_place_test.ir", [](const std::string& text) {
+    const Graph graph = Graph::parse(text);
+    graph.verify();
+    Record record;
+    const Schedule schedule = make_schedule(graph, {}, record);
+    return lower(graph, schedule, std::vector<KernelCode>(schedule.kernels.size())).str();
+  });
+}
+
+}  // namespace
+}  // namespace smelt

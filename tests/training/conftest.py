@@ -1,0 +1,12 @@
+import pytest
+import torch
+
+import smelt
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """Every test starts with the same seed and nothing compiled."""
+    monkeypatch.delenv('SMELT_DISABLE', raising=False)
+    torch.manual_seed(0)
+    smelt.reset()

@@ -24,7 +24,8 @@ def compile(model=None, *, mode='default', backend='native', dynamic=None, fullg
     mode: 'default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs' or 'lite'.
     backend: 'native'; 'eager', the captured ops one by one, as a baseline for debugging; a name given to
     smelt.register_backend; or a function of (graph, example_inputs) that returns what is called in the graph's place.
-    dynamic: whether sizes may change without a recompile; None leaves it to smelt.
+    dynamic: a wish that other sizes cause no recompile. Code is compiled for the sizes it sees whatever is
+        given here: results are the same, and smelt.explain tells of a wish that was not granted.
     fullgraph: a graph break is a smelt.BreakError that says where it is and what to do.
     options: a dict of 'freeze', 'fusion', 'max_fused_nodes', 'numerics' and 'recompile_limit'.
     disable: returns `model` itself, as the environment variable SMELT_DISABLE=1 does for the whole process.

@@ -10,6 +10,9 @@ from ._errors import ArgumentError
 from ._reach import Reach
 
 
+DYNAMIC_NOTE = 'dynamic=True: sizes are part of what is compiled; a call with other sizes compiles again'
+
+
 @dataclasses.dataclass(frozen=True)
 class Segment:
     """A piece of a function that runs without Python: `ops` tensor ops under `guards` conditions."""
@@ -122,7 +125,8 @@ def _report(compiled, inputs):
         return Report(name, [], [], [], note=f'nothing was compiled: {why}')
     settings = native._settings
     return Report(name, [Segment(**row) for row in native._segments()], [Break(**row) for row in native._breaks()],
-                  native._recompiles(), settings.mode, _name(settings.backend), _mode_note(settings.mode, inputs))
+                  native._recompiles(), settings.mode, _name(settings.backend), _mode_note(settings.mode, inputs),
+                  DYNAMIC_NOTE if settings.dynamic else '')
 
 
 def _mode_note(mode, inputs):

@@ -354,7 +354,7 @@ class Log final : public TensorLog {
 
   std::optional<LogTrouble> take_trouble(bool thorough) override {
     // Each op looks at its own arguments; all inputs are looked at now and then, and at the end.
-    if (thorough || ++since_check_ > inputs_) {
+    if (thorough || ++since_check_ > 16 * inputs_) {
       log_.check_inputs();
       since_check_ = 0;
     }

@@ -83,6 +83,10 @@ EXPRESSIONS = {
         int(f'''{$int.atom}''') + 1
         random.randrange(5)
         math.gcd($int, 12)
+        int(math.atan($float) * 3)
+        round(math.tanh($float) * 4)
+        math.floor(math.atan($float) * 2)
+        pow($int % 7, 2)
         $net.name.calls
     """,
     "float": """
@@ -92,6 +96,10 @@ EXPRESSIONS = {
         float($int)
         math.sqrt(abs($int))
         math.sin($int)
+        math.atan($float)
+        math.hypot($float, $int)
+        abs($float)
+        math.copysign($float, $int)
         round($float, 2)
         min($float, $float)
         2| $T0.item()
@@ -551,6 +559,32 @@ for $i:int.fixed, $v:T2.fixed in zip($ints[:3], $tensors):
 
 for $i:int.fixed in reversed(range(2)):
     ...
+
+for $i:int.fixed in reversed($ints[:3]):
+    ...
+
+for $i:int.fixed in set($ints[:4]):
+    ...
+
+for $i:int.fixed in filter(None, $ints[:4]):
+    ...
+
+for $i:int.fixed in map(abs, $ints[:3]):
+    ...
+
+for $i:int.fixed, ($j:int.fixed, $k:int.fixed) in zip(range(3), enumerate($ints[:3])):
+    ...
+
+with torch.profiler.record_function('marked'):
+    ...
+
+with contextlib.ExitStack() as stack:
+    stack.enter_context(torch.no_grad())
+    stack.callback(LOG.append, $int)
+    ...
+
+with contextlib.suppress(KeyError), contextlib.nullcontext():
+    ...!
 
 for $v:T1.fixed in $T2:
     ...

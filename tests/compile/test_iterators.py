@@ -99,15 +99,82 @@ def stops_early(parts, x):
     return x
 
 
+def over_range(parts, x):
+    for i in range(1, 6, 2):
+        x = note(x * i) if i == 3 else x + i
+    return x * 2
+
+
+def over_constants(parts, x):
+    for scale in (2, 3, 4):
+        x = note(x) * scale if scale == 3 else x * scale
+    return x * 2
+
+
+# These are made again as well, and behind the break each turn is a graph of its own.
+def over_zip(parts, x):
+    for part, scale in zip(parts['list'], parts['numbers'].values()):
+        x = part(x) * scale
+    return x * 2
+
+
+def over_enumerate(parts, x):
+    for i, part in enumerate(parts['dict'].values(), 2):
+        x = part(x) * i
+    return x * 2
+
+
+def over_reversed(parts, x):
+    for part in reversed(parts['list']):
+        x = part(x)
+    for scale in reversed((1, 2, 3)):
+        x = note(x) + scale
+    return x * 2
+
+
+def over_set(parts, x):
+    for scale in parts['set']:
+        x = note(x) * 2 + scale
+    return x * 2
+
+
+def over_map(parts, x):
+    for y in map(lambda part: part(x) + 1, parts['list']):
+        x = note(x) + y
+    return x * 2
+
+
+def over_filter(parts, x):
+    for scale in filter(lambda n: n != 2, parts['numbers'].values()):
+        x = note(x) * scale
+    return x * 2
+
+
+def over_all_of_these(parts, x):
+    for (i, part), n in zip(enumerate(reversed(parts['list'])), range(10, 40, 3)):
+        for k in {1, 2} if i else (3,):
+            x = part(x) * i + n + k
+    return x * 2
+
+
+def shared_inside(parts, x):
+    each = iter(parts['numbers'].values())
+    for a, b in zip(each, each):
+        x = note(x) * a + b
+    return x * 2, list(each)
+
+
 # How many graphs: there is a break where note() is called, and none at the turns of the loop.
 PROGRAMS = [(over_list, 2), (over_tuple, 2), (over_values, 2), (over_items, 2), (over_keys, 2), (in_two_loops, 3),
-            (value_replaced, 2), (iterator_handed_on, 3), (dict_that_shrinks, None), (stops_early, 2)]
+            (value_replaced, 2), (iterator_handed_on, 3), (dict_that_shrinks, None), (stops_early, 2),
+            (over_range, 2), (over_constants, 2), (over_zip, None), (over_enumerate, None), (over_reversed, None),
+            (over_set, None), (over_map, None), (over_filter, None), (over_all_of_these, None), (shared_inside, None)]
 
 
 def parts():
     all = layers()
     return {'list': all, 'tuple': tuple(all), 'dict': {f'part{i}': layer for i, layer in enumerate(all)},
-            'numbers': {'a': 1, 'b': 2, 'c': 3, 'd': 4}}
+            'numbers': {'a': 1, 'b': 2, 'c': 3, 'd': 4}, 'set': {1, 16, 8}}
 
 
 def run(fn, given, calls=4):
@@ -138,6 +205,43 @@ def test_sequential_with_one_broken_layer():
     report = smelt.explain(compiled)(torch.ones(2, 3))
     assert {at.reason for at in report.breaks} == {'disabled'}, str(report)
     assert report.graph_count == 2
+
+
+@pytest.mark.parametrize('fn', [over_zip, over_enumerate, over_reversed, over_set, over_map, over_filter])
+def test_what_is_in_front_of_the_break_is_in_a_graph(fn):
+    def around(parts, x):
+        return fn(parts, x.sin())
+    compiled = smelt.compile(around)
+    given = parts()
+    for _ in range(2):
+        compiled(given, torch.ones(2, 3))
+    report = smelt.explain(compiled)(given, torch.ones(2, 3))
+    assert {at.reason for at in report.breaks} <= {'disabled', 'iterator'}, str(report)
+    # Without the iterator being made again, the first turn would be run by Python alone.
+    assert smelt.stats()['runs'] >= 3
+
+
+def test_sets_are_told_apart_by_their_order():
+    def fn(x, scales):
+        for scale in scales:
+            x = x * 2 + scale
+        return x
+    assert list({0, 8}) != list({8, 0})
+    for kind in (set, frozenset):
+        compiled = smelt.compile(fn)
+        for scales in ([0, 8], [8, 0], [0, 8], [8, 0]):
+            given = kind(scales)
+            assert torch.equal(compiled(torch.zeros(1), given), fn(torch.zeros(1), given))
+
+
+def test_ranges_of_other_lengths():
+    def looped(x, *numbers):
+        for i in range(*numbers):
+            x = note(x * (i + 1)) - i
+        return x
+    compiled = smelt.compile(looped)
+    for numbers in ((3,), (5,), (1, 3), (3, 0, -1), (0,), (3,), (0, 9, 4)):
+        assert torch.equal(compiled(torch.ones(2), *numbers), looped(torch.ones(2), *numbers))
 
 
 def test_other_contents_are_noticed():

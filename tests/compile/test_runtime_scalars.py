@@ -349,6 +349,35 @@ def test_arithmetic():
     plain(powers, *[(tensor(), a, b) for a, b in ((2, 3), (2, -3), (3, 2), (-8.0, 0.5), (2.0, 0.5), (2, 70), (2, 2))])
 
 
+def test_functions_of_numbers_cause_no_recompile():
+    def fn(x, k, n):
+        y = x * math.sqrt(abs(k)) + round(k, 1) + int(k * 3) + float(n) + pow(k, 2) + math.floor(k) + math.pi * k
+        return y + math.exp(k / 9), int(k), math.isnan(k), math.atan2(k, n), round(k), bool(n)
+    for backend in BACKENDS:
+        stats = plain(fn, *[(tensor(), k, n) for k, n in ((1.5, 2), (2.5, 3), (3.7, 9), (-0.0, 5), (11.25, 2), (8.5, 4))],
+                      backend=backend)
+        assert stats["recompiles"] == 0
+
+
+def test_functions_of_numbers_that_raise_or_give_something_else():
+    def root(x, k):
+        return x * math.sqrt(k), math.log(k + 1, 2)
+    plain(root, *[(tensor(), k) for k in (1.0, 4.0, -1.0, 9.0, 0, True, math.nan, math.inf, 2**70, 4)])
+
+    def whole(x, k):
+        return x * int(k) + round(k), math.ceil(k), divmod(k, 2)
+    plain(whole, *[(tensor(), k) for k in (1.5, 2.5, math.nan, 1e300, -0.0, True, 3, math.inf, 2.5)])
+
+    def power(x, a, b):
+        return x * pow(a, b), round(a, b if isinstance(b, int) else 1)
+    plain(power, *[(tensor(), a, b) for a, b in ((2, 3), (2, -3), (0, -1), (2.0, 2), (10, 25), (2, 2))])
+
+    def size(x, k):
+        return x.sum() + torch.zeros(int(k)), x * k
+    stats = plain(size, *[(tensor(), k) for k in (2.0, 2.25, 2.5, 3.0, 3.75, 2.75)])
+    assert stats["recompiles"] == 1  # int(k) is what counts
+
+
 def test_in_containers():
     def fn(x, a, b):
         pair = (a, b)

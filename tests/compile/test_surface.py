@@ -286,6 +286,7 @@ def test_modes(mode):
 @pytest.mark.parametrize('dynamic', [None, True, False])
 def test_dynamic(dynamic):
     compiled = smelt.compile(scaled, dynamic=dynamic)
+    assert ('sizes are part' in str(smelt.explain(scaled, dynamic=dynamic)(torch.ones(2)))) is (dynamic is True)
     for size in (3, 4, 5):
         same(compiled, scaled, torch.randn(size))
 

@@ -15,11 +15,13 @@ namespace smelt::bytecode {
 namespace {
 
 // A function of torch's by the name that its code has.
-bool is_function(PyObject* function, std::string_view module, std::string_view name) {
+bool is_function(PyObject* function, std::string_view module, const char* name) {
   const auto* object = reinterpret_cast<PyFunctionObject*>(function);
-  PyObject* found = PyDict_GetItemString(object->func_globals, "__name__");
-  return found != nullptr && PyUnicode_Check(found) && text_of(found) == module &&
-         text_of(reinterpret_cast<PyCodeObject*>(object->func_code)->co_qualname) == name;
+  // Asked about each call: the code's own name tells most of them apart.
+  PyObject* qualname = reinterpret_cast<PyCodeObject*>(object->func_code)->co_qualname;
+  if (PyUnicode_CompareWithASCIIString(qualname, name) != 0) return false;
+  PyObject* found = PyDict_GetItemWithError(object->func_globals, names().name);
+  return found != nullptr && PyUnicode_Check(found) && text_of(found) == module;
 }
 
 // A function that a call may take along as it is: made by each call anew, but always the same.

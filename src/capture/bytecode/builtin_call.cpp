@@ -1,5 +1,6 @@
 #include "capture/bytecode/builtin_call.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "capture/bytecode/names.h"

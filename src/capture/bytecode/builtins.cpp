@@ -551,7 +551,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     if (std::string_view(module) == "builtins") {
       const auto found = functions_of_builtins().find(name);
       if (found != functions_of_builtins().end()) return found->second(c, result);
-      if (name == "abs" || name == "round") return call_on_numbers(c, result);
+      if (name == "abs" || name == "round" || name == "pow") return call_on_numbers(c, result);
       if (pure_builtins().contains(name)) return c.on_constants(result);
       if (name == "print" || name == "input" || name == "open") {
         trace->stop(BreakReason::output, std::string(name));

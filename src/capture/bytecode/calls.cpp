@@ -14,7 +14,7 @@ namespace {
 PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
 
 std::string_view module_of(PyObject* function) {
-  PyObject* name = PyDict_GetItemString(PyFunction_GetGlobals(function), "__name__");
+  PyObject* name = PyDict_GetItemWithError(PyFunction_GetGlobals(function), names().name);
   if (name == nullptr || !PyUnicode_Check(name)) return {};
   Py_ssize_t size;
   const char* text = PyUnicode_AsUTF8AndSize(name, &size);

@@ -81,6 +81,12 @@ PyObject* scalar(const GuardInstruction& instruction, PyObject* const* registers
   return result;
 }
 
+// An iterator over a range of which so much is left.
+bool is_before(PyObject* iterator, PyObject* range) {
+  const Object left = left_of_range(iterator);
+  return left && same_value(left.get(), range);
+}
+
 PyObject* instance_dict(PyObject* object) {
   PyObject** at = _PyObject_GetDictPtr(object);
   if (at == nullptr) return nullptr;
@@ -265,7 +271,9 @@ bool holds(const GuardInstruction& instruction, PyObject* const* registers) {
     case GuardOp::absent:
       return PyDict_Check(object) &&
              look_up(object, instruction.object, instruction.number).is_absent;
-    case GuardOp::position: return position_of(object) == instruction.number;
+    case GuardOp::position:
+      if (instruction.object == nullptr) return position_of(object) == instruction.number;
+      return is_before(object, instruction.object);
     case GuardOp::alias: return (object == registers[instruction.second]) == instruction.expected;
     case GuardOp::distinct: return instruction.distinct->hold(registers);
     default: return false;

@@ -164,7 +164,9 @@ std::string wanted_text(const GuardNames& names, const GuardInstruction& check) 
     case GuardOp::same: return "the same " + constant_name(check.object);
     case GuardOp::equal: return show(check.object);
     case GuardOp::length: return "length " + std::to_string(check.number);
-    case GuardOp::position: return "an iterator at element " + std::to_string(check.number);
+    case GuardOp::position:
+      if (check.object != nullptr) return "an iterator that will give " + show(check.object);
+      return "an iterator at element " + std::to_string(check.number);
     case GuardOp::tensor: return check.tensor->str();
     case GuardOp::keys: return "keys " + show(check.object);
     case GuardOp::truth: return truth_text(check.expected);

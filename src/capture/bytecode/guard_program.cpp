@@ -316,7 +316,7 @@ void GuardProgram::Impl::add_checks(Ref ref) {
   }
   add_if(kGuardEqual, GuardOp::equal, object);
   add_if(kGuardLength, GuardOp::length, nullptr);
-  add_if(kGuardPosition, GuardOp::position, nullptr);
+  add_if(kGuardPosition, GuardOp::position, node.keys.get());
   add_if(kGuardTensor, GuardOp::tensor, nullptr);
   add_if(kGuardKeys, GuardOp::keys, node.keys.get());
   add_if(kGuardTruth, GuardOp::truth, nullptr);

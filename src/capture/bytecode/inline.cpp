@@ -8,6 +8,7 @@
 
 #include "capture/bytecode/hook.h"
 #include "capture/bytecode/interpreter.h"
+#include "capture/bytecode/names.h"
 #include "capture/bytecode/runner.h"
 
 namespace smelt::bytecode {
@@ -246,7 +247,7 @@ bool follow_callback(Tracing& tracing, PyThreadState* thread, Frame frame, PyObj
 }
 
 bool is_librarys(Frame frame) {
-  PyObject* name = PyDict_GetItemString(frame.globals(), "__name__");
+  PyObject* name = PyDict_GetItemWithError(frame.globals(), names().name);
   const std::string text = text_of(name);
   return text == "torch" || text.starts_with("torch.") || text.starts_with("smelt.");
 }

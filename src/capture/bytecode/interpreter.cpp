@@ -210,6 +210,7 @@ Interpreter::Flow Interpreter::run_instruction() {
 // A generator that was left goes now, as it would without a trace. What it does then, in a
 // `finally`, is not in the account.
 void Interpreter::release_dropped() {
+  if (!trace_->has_transients()) return;
   const SavedError error;
   while (Object dropped = trace_->take_dropped()) {
     if (Tracing* tracing = current_tracing()) tracing->generators.erase(dropped.get());

@@ -52,7 +52,86 @@ const Types& types() {
   return found;
 }
 
+// (callable, arguments) or (callable, arguments, state): a recipe for an equal one, with what is
+// inside of it shared.
+Object reduced(PyObject* iterator) {
+  static PyObject* const reduce = PyUnicode_InternFromString("__reduce__");
+  Object recipe = Object::steal(PyObject_CallMethodNoArgs(iterator, reduce));
+  if (recipe && PyTuple_CheckExact(recipe.get()) && PyTuple_GET_SIZE(recipe.get()) >= 2 &&
+      PyTuple_CheckExact(PyTuple_GET_ITEM(recipe.get(), 1)))
+    return recipe;
+  PyErr_Clear();
+  return {};
+}
+
+// The state that goes with the recipe's one argument; -1: there is none.
+Py_ssize_t state_of(PyObject* recipe) {
+  if (PyTuple_GET_SIZE(recipe) < 3) return -1;
+  PyObject* state = PyTuple_GET_ITEM(recipe, 2);
+  return PyLong_CheckExact(state) ? PyLong_AsSsize_t(state) : -1;
+}
+
+bool is_reversed(const PyTypeObject* type) {
+  return type == &PyReversed_Type || type == &PyListRevIter_Type;
+}
+
+// Before 3.12 the range is the one that it was made of, and the state says how far it is.
+std::optional<IteratorParts> parts_of_range(PyObject* iterator) {
+  const Object recipe = reduced(iterator);
+  if (!recipe) return std::nullopt;
+  PyObject* arguments = PyTuple_GET_ITEM(recipe.get(), 1);
+  if (PyTuple_GET_SIZE(arguments) != 1 || !PyRange_Check(PyTuple_GET_ITEM(arguments, 0)))
+    return std::nullopt;
+  const Py_ssize_t state = state_of(recipe.get());
+  return IteratorParts{Object::share(PyTuple_GET_ITEM(arguments, 0)), state < 0 ? 0 : state, {}};
+}
+
+std::optional<IteratorParts> parts_of_reversed(PyObject* iterator) {
+  const Object recipe = reduced(iterator);
+  const Py_ssize_t next = recipe ? state_of(recipe.get()) : -1;
+  if (next < 0) return std::nullopt;
+  PyObject* over = PyTuple_GET_ITEM(PyTuple_GET_ITEM(recipe.get(), 1), 0);
+  if (!PyList_CheckExact(over) && !PyTuple_CheckExact(over)) return std::nullopt;
+  const Py_ssize_t given = Py_SIZE(over) - 1 - next;
+  if (given < 0) return std::nullopt;
+  return IteratorParts{Object::share(over), given, {}};
+}
+
+// The iterator knows how many are left, if the set has as many as when it was made.
+std::optional<IteratorParts> parts_of_set(PyObject* iterator) {
+  PyObject* over = nullptr;
+  const auto visit = [](PyObject* found, void* to) {
+    *static_cast<PyObject**>(to) = found;
+    return 0;
+  };
+  Py_TYPE(iterator)->tp_traverse(iterator, visit, &over);
+  const Py_ssize_t left = PyObject_LengthHint(iterator, -1);
+  PyErr_Clear();
+  if (over == nullptr || left <= 0 || !PyAnySet_CheckExact(over)) return std::nullopt;
+  return IteratorParts{Object::share(over), PySet_GET_SIZE(over) - left, {}};
+}
+
+bool is_made_by_call(const PyTypeObject* type) {
+  return type == &PyEnum_Type || type == &PyZip_Type || type == &PyMap_Type ||
+         type == &PyFilter_Type;
+}
+
+std::optional<IteratorParts> parts_of_call(PyObject* iterator) {
+  const Object recipe = reduced(iterator);
+  if (!recipe || PyTuple_GET_SIZE(recipe.get()) != 2) return std::nullopt;  // zip(strict=True)
+  PyObject* arguments = PyTuple_GET_ITEM(recipe.get(), 1);
+  IteratorParts parts;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments); ++i)
+    parts.arguments.push_back(Object::share(PyTuple_GET_ITEM(arguments, i)));
+  return parts;
+}
+
 Object start(PyTypeObject* type, PyObject* container) {
+  if (type == &PyRangeIter_Type || type == &PySetIter_Type)
+    return Object::steal(PyObject_GetIter(container));
+  if (is_reversed(type))
+    return Object::steal(
+        PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyReversed_Type), container));
   if (type == types().list) return Object::steal(PyList_Type.tp_iter(container));
   if (type == types().tuple) return Object::steal(PyTuple_Type.tp_iter(container));
   if (type == &PyDictIterKey_Type) return Object::steal(PyDict_Type.tp_iter(container));
@@ -93,6 +172,26 @@ Py_ssize_t position_of(PyObject* iterator) {
   return state.used == PyDict_GET_SIZE(over) && state.position == given ? given : -1;
 }
 
+std::optional<IteratorParts> parts_of(PyObject* iterator) {
+  const PyTypeObject* type = Py_TYPE(iterator);
+  if (type == &PyRangeIter_Type) return parts_of_range(iterator);
+  if (type == &PySetIter_Type) return parts_of_set(iterator);
+  if (is_reversed(type)) return parts_of_reversed(iterator);
+  if (is_made_by_call(type)) return parts_of_call(iterator);
+  const Py_ssize_t position = position_of(iterator);
+  if (position < 0) return std::nullopt;
+  return IteratorParts{Object::share(iterated_by(iterator)), position, {}};
+}
+
+Object left_of_range(PyObject* iterator) {
+  if (Py_TYPE(iterator) != &PyRangeIter_Type) return {};
+  const std::optional<IteratorParts> parts = parts_of_range(iterator);
+  if (!parts) return {};
+  const Object from = Object::steal(PyLong_FromSsize_t(parts->position));
+  const Object rest = Object::steal(PySlice_New(from.get(), nullptr, nullptr));
+  return Object::steal(PyObject_GetItem(parts->over.get(), rest.get()));
+}
+
 bool advance(PyObject* iterator, Py_ssize_t elements) {
   for (Py_ssize_t i = 0; i < elements; ++i) {
     const Object item = Object::steal(Py_TYPE(iterator)->tp_iternext(iterator));
@@ -108,10 +207,10 @@ bool advance(PyObject* iterator, Py_ssize_t elements) {
 Object make_iterator(PyTypeObject* type, PyObject* container, Py_ssize_t position) {
   Object made = start(type, container);
   if (!made || position == 0) return made;
-  if (is_dict_iterator(made.get()))
+  if (is_dict_iterator(made.get()) || Py_TYPE(made.get()) == &PySetIter_Type)
     return advance(made.get(), position) ? std::move(made) : Object();
-  const Object moved =
-      Object::steal(PyObject_CallMethod(made.get(), "__setstate__", "n", position));
+  const Py_ssize_t state = is_reversed(type) ? Py_SIZE(container) - 1 - position : position;
+  const Object moved = Object::steal(PyObject_CallMethod(made.get(), "__setstate__", "n", state));
   return moved ? std::move(made) : Object();
 }
 

@@ -1,8 +1,10 @@
-// Where the iterators over lists, tuples and dicts stand: so much of CPython's own structures is
-// looked at here.
+// Where iterators stand: so much of CPython's own structures is looked at here.
 #pragma once
 
 #include <Python.h>
+
+#include <optional>
+#include <vector>
 
 #include "capture/bytecode/object.h"
 
@@ -18,6 +20,19 @@ PyObject* iterated_by(PyObject* iterator);
 // How many elements it has given out; -1: it is at its end, or the elements behind it are not those
 // that came in the same order (a dict that was changed).
 Py_ssize_t position_of(PyObject* iterator);
+// What it takes to make an iterator that is like this one: something to go over and how many
+// elements of it were given out; or, without that, the arguments of its type.
+struct IteratorParts {
+  Object over;
+  Py_ssize_t position = 0;
+  std::vector<Object> arguments;
+};
+// Of list, tuple, dict, set, range, and of reversed, enumerate, zip, map, filter. Nothing: it is
+// another kind, at its end, or what it goes over has changed.
+std::optional<IteratorParts> parts_of(PyObject* iterator);
+// The range that a range's iterator will still give; empty: it is no such iterator.
+Object left_of_range(PyObject* iterator);
+
 // An iterator of that type which has given out so many.
 Object make_iterator(PyTypeObject* type, PyObject* container, Py_ssize_t position);
 // Goes on by so many elements. False with an error set.

@@ -38,6 +38,7 @@ const Names& names() {
     n.index = intern("__index__");
     n.eq = intern("__eq__");
     n.hash = intern("__hash__");
+    n.name = intern("__name__");
     n.getattr_function = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
     Py_INCREF(n.getattr_function);
     return n;

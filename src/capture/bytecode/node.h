@@ -68,7 +68,7 @@ enum GuardBits : uint16_t {
   kGuardKeys = 32,        // the keys of a dict, in order
   kGuardTruth = 64,       // bool(): int, float, str, bool, and lengths of containers
   kGuardFunction = 128,   // a function with the same code and globals
-  kGuardSet = 256,        // a set with the same elements
+  kGuardSet = 256,        // a set with the same elements, in the same order
   kGuardPresent = 512,    // it is there, whatever it is
   kGuardPosition = 1024,  // an iterator that has given out `length` elements
 };
@@ -85,7 +85,7 @@ struct Node {
   int64_t length = 0;  // kGuardLength, kGuardPosition, as it was at the start
   bool truth = false;  // kGuardTruth
   bool late = false;   // a number, or computed from one: known when the tensor program has run
-  Object keys;         // kGuardKeys: a tuple; kGuardSet: a frozenset
+  Object keys;         // kGuardKeys, kGuardSet: a tuple; kGuardPosition: what is left of a range
   std::shared_ptr<const TensorGuard> tensor;
 };
 

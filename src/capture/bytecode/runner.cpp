@@ -251,7 +251,9 @@ RootRunner::Next RootRunner::give_up(int offset, const std::string& reason) {
   const std::string text = "smelt: " + place_of(frame_.code(), offset) + " was compiled " +
                            std::to_string(compiled_.options_.recompile_limit) +
                            " times; from now on it is run by Python alone. The last reason: " +
-                           (reason.empty() ? "a guard failed" : reason);
+                           (reason.empty() ? "a guard failed" : reason) +
+                           ". If so many variants are wanted, compile it with options="
+                           "{'recompile_limit': ...}.";
   // The frame is not linked: the warning is about its caller's line.
   if (PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) < 0)
     return finish(leave(thread_, frame_, nullptr));

@@ -1,11 +1,8 @@
 #include "capture/bytecode/same_value.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "capture/bytecode/object.h"
 
@@ -56,17 +53,15 @@ bool is_device(const PyTypeObject* type) {
   return std::string_view(type->tp_name) == "torch.device";
 }
 
-using Element = std::pair<Py_hash_t, PyObject*>;
-
-std::vector<Element> elements_of(PyObject* set) {
-  std::vector<Element> elements;
-  elements.reserve(static_cast<size_t>(PySet_GET_SIZE(set)));
-  Py_ssize_t position = 0;
-  PyObject* key;
+// In the order of iteration, which is not the same for all equal sets.
+bool same_frozensets(PyObject* a, PyObject* b) {
+  if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
+  Py_ssize_t at = 0, other_at = 0;
+  PyObject *key, *other;
   Py_hash_t hash;
-  while (_PySet_NextEntry(set, &position, &key, &hash)) elements.emplace_back(hash, key);
-  std::sort(elements.begin(), elements.end());
-  return elements;
+  while (_PySet_NextEntry(a, &at, &key, &hash) && _PySet_NextEntry(b, &other_at, &other, &hash))
+    if (!same_value(key, other)) return false;
+  return true;
 }
 
 // An OrderedDict has an order of its own, which is not that of the dict underneath.
@@ -101,25 +96,19 @@ bool same_value(PyObject* a, PyObject* b) {
     return same_bits(first.real, second.real) && same_bits(first.imag, second.imag);
   }
   if (type == &PyTuple_Type || is_size(type)) return same_tuple(a, b);
-  if (type == &PyFrozenSet_Type) return same_elements(a, b);
+  if (type == &PyFrozenSet_Type) return same_frozensets(a, b);
   if (type == &PySlice_Type) return same_slice(a, b);
   if (type == &PyRange_Type) return same_range(a, b);
   return is_device(type) && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
 }
 
-bool same_elements(PyObject* a, PyObject* b) {
-  if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
-  const std::vector<Element> first = elements_of(a);
-  const std::vector<Element> second = elements_of(b);
-  // Elements with the same hash may stand in any order; there is hardly ever more than one.
-  for (auto begin = second.begin(); const auto& [hash, key] : first) {
-    while (begin != second.end() && begin->first < hash) ++begin;
-    bool found = false;
-    for (auto at = begin; at != second.end() && at->first == hash && !found; ++at) {
-      found = same_value(key, at->second);
-    }
-    if (!found) return false;
-  }
+bool same_elements(PyObject* set, PyObject* elements) {
+  if (PySet_GET_SIZE(set) != PyTuple_GET_SIZE(elements)) return false;
+  Py_ssize_t at = 0, i = 0;
+  PyObject* key;
+  Py_hash_t hash;
+  while (_PySet_NextEntry(set, &at, &key, &hash))
+    if (!same_value(key, PyTuple_GET_ITEM(elements, i++))) return false;
   return true;
 }
 

@@ -141,6 +141,7 @@ class Trace {
   // An object whose elements are known, and which can't be made again: a zip, an iterator over a
   // dict. No segment ends while one is alive.
   void transient(PyObject* object);
+  bool has_transients() const { return !transients_.empty(); }
   // One of these that nobody but the trace has any more; empty: none. Then the trace does not know
   // it any more.
   Object take_dropped();
@@ -240,7 +241,9 @@ class Trace {
   void use_elements(Value value);
   void note_dict_change(Tracked& dict, Value key, Ref ref);
   void note_field_change(Tracked& object, PyObject* name, Ref ref);
-  int iterator_position(const Tracked& iterator) const;
+  bool describe(PyObject* iterator, Remade& how, std::vector<Object>& held) const;
+  bool describe_argument(PyObject* argument, Remade& how, std::vector<Object>& held) const;
+  Ref remake(const Remade& how);
   Position position() const;
 
   std::optional<TraceResult> finish(Exit exit, const Position& position, const Request& request);

@@ -129,19 +129,8 @@ std::optional<TraceResult> Trace::finish_break(const Request& request) {
   exit.depth = checkpoint_.depth;
   steps_.resize(checkpoint_.position.steps);
   for (size_t i = 0; i < checkpoint_.slots.size(); ++i) {
-    const Value slot = checkpoint_.slots[i];
-    if (checkpoint_.iterator_at[i] < 0) {
-      exit.slots.push_back(operand(slot));
-      continue;
-    }
-    const Ref ref = ref_of(slot.object);
-    steps_.push_back({StepKind::iterator,
-                      checkpoint_.iterator_at[i],
-                      Object::share(reinterpret_cast<PyObject*>(Py_TYPE(slot.object))),
-                      {operand(find(slot.object)->iterated)},
-                      ref,
-                      false});
-    exit.slots.push_back({ref, {}});
+    const Remade& how = checkpoint_.remade[i];
+    exit.slots.push_back(how.type ? Operand{remake(how), {}} : operand(checkpoint_.slots[i]));
   }
   Position position = checkpoint_.position;
   position.steps = steps_.size();

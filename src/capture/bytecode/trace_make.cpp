@@ -174,7 +174,7 @@ void Trace::own(Value container) {
       stop(BreakReason::mutation, "a set of objects");
       return;
     }
-    nodes_[ref].keys = Object::steal(PyFrozenSet_New(object));
+    nodes_[ref].keys = Object::steal(PySequence_Tuple(object));
     guard(ref, kGuardType | kGuardSet);
   } else if (PyDict_Check(object)) {
     use_elements(container);

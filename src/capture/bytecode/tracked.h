@@ -45,6 +45,16 @@ struct Position {
   size_t steps = 0, log = 0, guards = 0, absent = 0, lookups = 0, aliases = 0;
 };
 
+// How an iterator is made again that is alive where the trace ends: over a container, which has
+// given out so many elements; or by calling its type. Without a type it is a value among the
+// arguments of such a call.
+struct Remade {
+  Object type;
+  Value over;
+  int position = 0;
+  std::vector<Remade> arguments;
+};
+
 // A place in front of which the trace can end.
 struct Checkpoint {
   int offset = -1;
@@ -52,7 +62,7 @@ struct Checkpoint {
   Position position;
   std::vector<Value> slots;
   std::vector<Object> held;
-  std::vector<int> iterator_at;  // per slot, -1: no iterator
+  std::vector<Remade> remade;  // per slot; without a type: it is no iterator
 };
 
 // By which a path is found again.

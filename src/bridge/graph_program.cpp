@@ -9,6 +9,7 @@
 #include "base/counters.h"
 #include "bridge/consumed_node.h"
 #include "bridge/generator_states.h"
+#include "bridge/quiet_writes.h"
 #include "bridge/record_joint.h"
 #include "bridge/recorded_graph.h"
 
@@ -226,7 +227,9 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
   try {
     for (size_t i : log_.cleared_first()) inputs[i].mutable_grad().reset();
     for (const c10::Scalar& scalar : scalars) inputs.push_back(number_as_tensor(scalar));
+    QuietWrites quiet(inputs, log_.quietly_written());
     auto outputs = graph_->impl().run_typed(inputs);
+    if (outputs) quiet.restore();
     if (outputs)
       for (size_t i : consumed_) mark_consumed((*outputs)[i]);
     return outputs;

@@ -117,6 +117,7 @@ LogProgram::LogProgram(const OpLog& log, const Interface& interface)
   make_constants(log, live, outputs);
   make_steps(log, live, outputs);
   note_grads(log, live, inputs);
+  note_quiet_writes(log, live, inputs);
   find_saved(log, live, inputs);
   for (LogValue value : outputs) {
     if (value >= 0 && register_of_[value] < 0)
@@ -293,6 +294,20 @@ bool may_fail(const OpLog& log, const LogItem& item) {
 bool LogProgram::may_restore(const OpLog& log, const LogItem& item, LogValue written) const {
   const LoggedTensor& tensor = log.values()[written];
   return tensor.memory != 0 && (!tensor.requires_grad || !log.ambients()[item.ambient].grad);
+}
+
+void LogProgram::note_quiet_writes(const OpLog& log, const std::vector<bool>& live,
+                                   std::span<const LogValue> inputs) {
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const int32_t memory = log.values()[inputs[k]].memory;
+    bool quiet = false, loud = false;
+    for (size_t i = 0; i < live.size(); ++i) {
+      if (!live[i]) continue;
+      for (LogValue value : log.items()[i].written)
+        if (log.values()[value].memory == memory) (log.items()[i].quiet ? quiet : loud) = true;
+    }
+    if (quiet && !loud) quietly_written_.push_back(k);
+  }
 }
 
 // Inputs whose gradients the program sets, and those that it drops before anything else.

@@ -57,6 +57,8 @@ class LogProgram {
   bool has_backward() const { return has_backward_; }
   // A run for which something does not hold is none: Mispredicted.
   bool expects() const { return expects_; }
+  // Inputs that only ops change which say nothing of it (quiet_writes.h).
+  const std::vector<size_t>& quietly_written() const { return quietly_written_; }
   // Inputs whose gradients are dropped before anything else is done.
   const std::vector<size_t>& cleared_first() const { return cleared_first_; }
   size_t ops() const { return steps_.size(); }
@@ -117,6 +119,8 @@ class LogProgram {
   std::vector<bool> live_items(const OpLog& log, std::span<const LogValue> outputs) const;
   void need_items(uint32_t number, std::vector<bool>& needed) const;
   int32_t number_of(ScalarId id) const;
+  void note_quiet_writes(const OpLog& log, const std::vector<bool>& live,
+                         std::span<const LogValue> inputs);
   void note_grads(const OpLog& log, const std::vector<bool>& live,
                   std::span<const LogValue> inputs);
   c10::Scalar evaluate(State& state, uint32_t number) const;
@@ -158,6 +162,7 @@ class LogProgram {
   std::vector<size_t> saved_;              // inputs that are put back if the run fails
   std::vector<size_t> grad_owners_;        // inputs whose gradients are set
   std::vector<size_t> cleared_first_;
+  std::vector<size_t> quietly_written_;
   bool one_ambient_ = true;  // all ops run under the one the log started with
   bool fails_cleanly_ = true;
   bool uses_autograd_ = false;

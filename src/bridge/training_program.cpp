@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "bridge/backward_node.h"
 #include "bridge/evaluate.h"
+#include "bridge/quiet_writes.h"
 #include "bridge/record_joint.h"
 #include "graph/effects.h"
 #include "graph/numbers.h"
@@ -206,6 +207,7 @@ std::optional<std::vector<at::Tensor>> TrainingProgram::run(
     for (size_t input : changed_) before[input] = inputs[input].clone();
   }
   std::optional<std::vector<at::Tensor>> made;
+  QuietWrites quiet(inputs, log_.quietly_written());
   try {
     made = forward_->run_typed(inputs);
   } catch (const KernelFailed&) {
@@ -219,6 +221,7 @@ std::optional<std::vector<at::Tensor>> TrainingProgram::run(
     throw;
   }
   if (!made) return std::nullopt;
+  quiet.restore();
   if (!tracked_.empty())
     BackwardNode::attach(shared_from_this(), inputs, *made, std::move(before), std::move(states));
   made->resize(outputs_);

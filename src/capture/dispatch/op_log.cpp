@@ -287,6 +287,7 @@ void OpLog::note_writes(LogItem& item, const LogFacts& facts) {
     const bool listed = is_silent && std::find(silent.begin(), silent.end(),
                                                static_cast<int>(slot.argument)) != silent.end();
     if (!(alias && alias->isWrite()) && !listed) continue;
+    item.quiet = listed;
     for (LogValue value : slot.values)
       if (value >= 0) item.written.push_back(value);
   }

@@ -59,6 +59,7 @@ struct LogItem {
   std::vector<LogScalar> scalars;
   std::vector<LogValue> results;  // one per tensor returned; -1: undefined
   std::vector<LogValue> written;  // whose memory or metadata the op changes
+  bool quiet = false;             // and says nothing of it in its schema
   int32_t number = -1;            // of an op that gives a number: its place among those
   int32_t ambient = 0;
   bool random = false;

@@ -111,13 +111,20 @@ class AtenMachine final : public Machine {
         case KernelCode::Buffer::input:
           pointers_[i] = const_cast<void*>(registers_[step.targets[read++]].const_data_ptr());
           break;
-        case KernelCode::Buffer::output: {
+        case KernelCode::Buffer::output:
+        case KernelCode::Buffer::updated:
+        case KernelCode::Buffer::zeroed: {
           at::Tensor& result = registers_[plain.results[made]];
+          const bool updated = kernel.buffers[i] == KernelCode::Buffer::updated;
+          const at::Tensor* base = updated ? &registers_[step.targets[read++]] : nullptr;
           at::Tensor* old = plain.reuse[made] < 0 ? nullptr : &registers_[plain.reuse[made]];
-          if (old && is_ours(*old))
+          if (old && is_ours(*old)) {
             result = in_memory_of(*old, step.made[made]);  // it is released after this step
-          else
+          } else {
             result = allocate(step.made[made], plain.types[made]);
+            if (base) result.copy_(*base);
+          }
+          if (kernel.buffers[i] == KernelCode::Buffer::zeroed) result.zero_();
           pointers_[i] = result.mutable_data_ptr();
           ++made;
           break;

@@ -41,6 +41,7 @@ Access access_of(const Graph& graph, const Schedule& schedule, const Unit& unit)
     if (value < 0) continue;
     const bool read = scheduled.kernel.buffers[i].kind == loops::Buffer::Kind::input;
     (read ? access.reads : access.makes).push_back(value);
+    if (scheduled.bases[i] >= 0) access.reads.push_back(scheduled.bases[i]);
   }
   return access;
 }
@@ -173,11 +174,9 @@ class Lowering {
 
   void plan_reuse(int position, Step& step) const {
     const ScheduledKernel& scheduled = schedule_.kernels[step.kernel];
-    std::vector<bool> dying;
-    for (ValueId value : scheduled.buffers)
-      dying.push_back(value >= 0 && last_reader_[value] == position);
-    for (const int input : reusable_inputs(graph_, scheduled, dying))
-      step.reuse.push_back(input < 0 ? -1 : register_of_[scheduled.buffers[input]]);
+    const auto dies = [&](ValueId value) { return last_reader_[value] == position; };
+    for (const ValueId value : reusable_values(graph_, scheduled, dies))
+      step.reuse.push_back(value < 0 ? -1 : register_of_[value]);
   }
 
   const Graph& graph_;

@@ -1,5 +1,7 @@
 #include "compile/reuse.h"
 
+#include <algorithm>
+
 namespace smelt {
 namespace {
 
@@ -52,26 +54,47 @@ bool as_large(const TensorType& a, const TensorType& b) {
          a.strides == contiguous_strides(a.sizes) && b.strides == contiguous_strides(b.sizes);
 }
 
+// The input whose memory an output may take.
+ValueId input_for(const Graph& graph, const ScheduledKernel& scheduled, int output,
+                  const std::function<bool(ValueId)>& may_take) {
+  const Kernel& kernel = scheduled.kernel;
+  const Val store = only_store(kernel, output);
+  for (size_t input = 0; store >= 0 && input < kernel.buffers.size(); ++input) {
+    const ValueId value = scheduled.buffers[input];
+    if (kernel.buffers[input].kind != loops::Buffer::Kind::input || !may_take(value)) continue;
+    if (!as_large(graph.type(value), graph.type(scheduled.buffers[output]))) continue;
+    if (reads_before(kernel, static_cast<int>(input), store)) return value;
+  }
+  return -1;
+}
+
 }  // namespace
 
-std::vector<int> reusable_inputs(const Graph& graph, const ScheduledKernel& scheduled,
-                                 const std::vector<bool>& dying) {
-  const Kernel& kernel = scheduled.kernel;
-  std::vector<int> reused;
-  std::vector<bool> taken(kernel.buffers.size());
-  for (size_t output = 0; output < kernel.buffers.size(); ++output) {
-    if (kernel.buffers[output].kind != loops::Buffer::Kind::output) continue;
-    int found = -1;
-    const Val store = only_store(kernel, static_cast<int>(output));
-    for (size_t input = 0; store >= 0 && found < 0 && input < kernel.buffers.size(); ++input) {
-      if (kernel.buffers[input].kind != loops::Buffer::Kind::input || !dying[input] || taken[input])
-        continue;
-      const TensorType& from = graph.type(scheduled.buffers[input]);
-      const TensorType& to = graph.type(scheduled.buffers[output]);
-      if (!as_large(from, to)) continue;
-      if (reads_before(kernel, static_cast<int>(input), store)) found = static_cast<int>(input);
+std::vector<ValueId> reusable_values(const Graph& graph, const ScheduledKernel& scheduled,
+                                     const std::function<bool(ValueId)>& dies) {
+  std::vector<ValueId> reused, taken;
+  const auto may_take = [&](ValueId value) {
+    return dies(value) && std::ranges::find(taken, value) == taken.end();
+  };
+  for (size_t i = 0; i < scheduled.kernel.buffers.size(); ++i) {
+    ValueId found = -1;
+    switch (scheduled.kernel.buffers[i].kind) {
+      case loops::Buffer::Kind::output:
+        found = input_for(graph, scheduled, static_cast<int>(i), may_take);
+        break;
+      case loops::Buffer::Kind::updated: {
+        const ValueId base = scheduled.bases[i];
+        // What it also reads elsewhere must stay as it is.
+        const bool only_base =
+            std::ranges::find(scheduled.buffers, base) == scheduled.buffers.end();
+        if (base >= 0 && only_base && may_take(base) &&
+            as_large(graph.type(base), graph.type(scheduled.buffers[i])))
+          found = base;
+        break;
+      }
+      default: continue;
     }
-    if (found >= 0) taken[found] = true;
+    if (found >= 0) taken.push_back(found);
     reused.push_back(found);
   }
   return reused;

@@ -1,6 +1,7 @@
 // Which outputs of a kernel may take the memory of an input that nobody reads afterwards.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "graph/graph.h"
@@ -8,10 +9,11 @@
 
 namespace smelt {
 
-// For each output buffer of the kernel, in order, the buffer number of an input whose elements the
-// kernel reads only at the place it writes, and not after it; -1 for none. Each input once.
-// `dying[i]`: nobody reads the value of buffer i after the kernel.
-std::vector<int> reusable_inputs(const Graph& graph, const ScheduledKernel& scheduled,
-                                 const std::vector<bool>& dying);
+// For each buffer that the kernel writes, in order, a value whose memory it may take; -1 for none.
+// That is an input whose elements the kernel reads only at the place it writes, and not after it,
+// or what an updated buffer begins as. Each value once. `dies`: does nobody read it after the
+// kernel?
+std::vector<ValueId> reusable_values(const Graph& graph, const ScheduledKernel& scheduled,
+                                     const std::function<bool(ValueId)>& dies);
 
 }  // namespace smelt

@@ -169,13 +169,12 @@ void Builder::write(Op op, int32_t buffer, const Index& index, Val value, Reduct
   DType dtype = kernel_.buffers[buffer].dtype;
   Val written = cast(value, dtype);
   if (last_write_.size() < kernel_.buffers.size()) last_write_.resize(kernel_.buffers.size(), -1);
-  last_write_[buffer] =
-      push({.op = op,
-            .dtype = dtype,
-            .args = {written, -1, -1},
-            .slot = buffer,
-            .index = index,
-            .reduction = reduction});
+  last_write_[buffer] = push({.op = op,
+                              .dtype = dtype,
+                              .args = {written, -1, -1},
+                              .slot = buffer,
+                              .index = index,
+                              .reduction = reduction});
 }
 
 void Builder::store(int32_t buffer, const Index& index, Val value) {
@@ -183,8 +182,8 @@ void Builder::store(int32_t buffer, const Index& index, Val value) {
 }
 
 void Builder::accumulate(int32_t buffer, const Index& index, Val value, Reduction reduction) {
-  SMELT_CHECK(is_running(reduction), "memory is not combined with by " +
-                                         std::string(loops::name_of(reduction)));
+  SMELT_CHECK(is_running(reduction),
+              "memory is not combined with by " + std::string(loops::name_of(reduction)));
   write(Op::accumulate, buffer, index, value, reduction);
 }
 
@@ -216,10 +215,8 @@ Val Builder::scan(Reduction reduction, Val value) {
   SMELT_CHECK(is_running(reduction) && accepts(Op::add, dtype(value)),
               "a scan by " + std::string(loops::name_of(reduction)) + " of " +
                   std::string(smelt::name_of(dtype(value))) + " is not defined");
-  return append({.op = Op::scan,
-                 .dtype = dtype(value),
-                 .args = {value, -1, -1},
-                 .reduction = reduction});
+  return append(
+      {.op = Op::scan, .dtype = dtype(value), .args = {value, -1, -1}, .reduction = reduction});
 }
 
 Val Builder::append_cast(Val value, DType dtype) {

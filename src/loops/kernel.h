@@ -69,11 +69,11 @@ struct Inst {
   Op op = Op::constant;
   DType dtype = DType::f32;  // of the result; of a store and accumulate: of the buffer
   std::array<Val, 3> args = {-1, -1, -1};
-  int32_t slot = -1;    // buffer of load, store, accumulate; number of param
-  Index index = {};     // load, store, accumulate, index
-  double number = 0;    // constant of a floating dtype
-  int64_t integer = 0;  // constant of another
-  Size bound = 0;       // check
+  int32_t slot = -1;                     // buffer of load, store, accumulate; number of param
+  Index index = {};                      // load, store, accumulate, index
+  double number = 0;                     // constant of a floating dtype
+  int64_t integer = 0;                   // constant of another
+  Size bound = 0;                        // check
   Reduction reduction = Reduction::sum;  // reduce, scan, accumulate
 };
 

@@ -3,8 +3,8 @@
 // first, then loads; a vote weighs as much as the access moves. Where nobody votes the order stays.
 //
 // What may be permuted: the outer dimensions, unless the kernel is ordered; the inner ones, unless
-// their order can be seen, by argmin and argmax (which give a position), by scans and accumulate, or by
-// stores of several inner points to one place, of which the last one counts.
+// their order can be seen, by argmin and argmax (which give a position), by scans and accumulate,
+// or by stores of several inner points to one place, of which the last one counts.
 #include <algorithm>
 #include <cstdlib>
 

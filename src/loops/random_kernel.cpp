@@ -252,8 +252,8 @@ class Generator {
       index = result_.kernel.ordered ? places_.any(dims()) : places_.distinct(dims());
       result_.kernel.buffers[buffer].elements = places_.elements(index);
     }
-    const auto how = random_.one_of(
-        std::vector{Reduction::sum, Reduction::sum, Reduction::product, Reduction::min, Reduction::max});
+    const auto how = random_.one_of(std::vector{Reduction::sum, Reduction::sum, Reduction::product,
+                                                Reduction::min, Reduction::max});
     RandomValue value = to_write(dtype, is_half(dtype));
     // Products of many factors leave the range in which results can be compared.
     if (how == Reduction::product && is_floating(dtype)) value = values_.scaled(value, 1);

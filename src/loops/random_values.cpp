@@ -269,8 +269,8 @@ void RandomValues::reduce(int64_t points) {
 }
 
 void RandomValues::scan(int64_t points) {
-  const Reduction reduction =
-      random_.one_of(std::vector{Reduction::sum, Reduction::product, Reduction::min, Reduction::max});
+  const Reduction reduction = random_.one_of(
+      std::vector{Reduction::sum, Reduction::product, Reduction::min, Reduction::max});
   RandomValue value = any();
   if (is_half(value.expr.dtype())) value = floating(value, DType::f32);
   DType dtype = value.expr.dtype();

@@ -22,7 +22,11 @@ std::vector<Meaning> collect() {
                       view_meanings,
                       gather_meanings,
                       scatter_meanings,
+                      update_meanings,
+                      scan_meanings,
                       pad_meanings,
+                      pool_meanings,
+                      interpolate_meanings,
                       factory_meanings,
                       reduce_meanings,
                       norm_decompositions,
@@ -123,23 +127,8 @@ Decision check_numbers(const NodeReader& q, const Meaning& meaning) {
   return Decision::allow();
 }
 
-}  // namespace
-
-const Meaning* find_meaning(OpName op) {
-  static const std::unordered_map<OpName, const Meaning*> index = index_by_name();
-  const auto found = index.find(op);
-  return found == index.end() ? nullptr : found->second;
-}
-
-std::span<const Meaning> all_meanings() {
-  static const std::vector<Meaning> meanings = collect();
-  return meanings;
-}
-
-Decision can_lower(const Graph& graph, const Node& node) {
-  const Meaning* meaning = find_meaning(node.op);
-  if (meaning == nullptr || (!meaning->element && !meaning->reduction))
-    return Decision::forbid("no meaning");
+// What is asked of every node: one result, tensors and numbers that kernels know.
+Decision check_node(const Graph& graph, const Node& node) {
   if (!node.traits.is_pure()) return Decision::forbid("the node has an effect");
   if (node.results.empty() || node.results[0] < 0) return Decision::forbid("no result");
   if (!only_first_is_used(graph, node)) return Decision::forbid("more than one result is used");
@@ -157,11 +146,39 @@ Decision can_lower(const Graph& graph, const Node& node) {
       if (decision) decision = check_tensor(graph.type(ref.id), device);
     });
   }
-  if (!decision) return decision;
+  return decision;
+}
+
+}  // namespace
+
+const Meaning* find_meaning(OpName op) {
+  static const std::unordered_map<OpName, const Meaning*> index = index_by_name();
+  const auto found = index.find(op);
+  return found == index.end() ? nullptr : found->second;
+}
+
+std::span<const Meaning> all_meanings() {
+  static const std::vector<Meaning> meanings = collect();
+  return meanings;
+}
+
+Decision can_lower(const Graph& graph, const Node& node) {
+  const Meaning* meaning = find_meaning(node.op);
+  if (meaning == nullptr || (!meaning->element && !meaning->reduction && !meaning->scan))
+    return Decision::forbid("no meaning");
+  if (Decision made = check_node(graph, node); !made) return made;
+  const NodeReader q(graph, node);
   if (meaning->pattern == Pattern::pointwise && meaning->element) {
     if (Decision made = check_numbers(q, *meaning); !made) return made;
   }
   return meaning->allows ? meaning->allows(q) : Decision::allow();
+}
+
+Decision can_update(const Graph& graph, const Node& node) {
+  const Meaning* meaning = find_meaning(node.op);
+  if (meaning == nullptr || !meaning->update) return Decision::forbid("no meaning");
+  if (Decision made = check_node(graph, node); !made) return made;
+  return meaning->update->allows(NodeReader(graph, node));
 }
 
 DType compute_dtype_of(const NodeReader& q, const Meaning& meaning) {

@@ -1,4 +1,5 @@
-// Combining with memory, and running values. Where several lanes may meet at one place they take turns, in order.
+// Combining with memory, and running values. Where several lanes may meet at one place they take
+// turns, in order.
 #include "codegen/cpu/arithmetic.h"
 #include "codegen/cpu/casts.h"
 #include "codegen/cpu/emitter.h"

@@ -71,8 +71,7 @@ std::vector<uint64_t> dependences(const Kernel& kernel, int vector_dim) {
         bits = bit_of(kPoint) | (bit_of(outer) - 1);
         continue;
       }
-      if (inst.op == Op::scan)
-        bits = bit_of(kPoint) | bit_of(kBody) | (bit_of(kernel.dims()) - 1);
+      if (inst.op == Op::scan) bits = bit_of(kPoint) | bit_of(kBody) | (bit_of(kernel.dims()) - 1);
       const bool may_not_run_early = inst.op == Op::load || can_fail(inst.op, inst.dtype);
       if (stage.inner && guard && may_not_run_early) bits |= bit_of(kGuard);
       if (inst.op == Op::load && kernel.buffers[inst.slot].kind != Buffer::Kind::input) {
@@ -115,8 +114,9 @@ Weights weigh(const Kernel& kernel, const std::vector<uint64_t>& depends, int di
     for (Val v = stage.begin; v < stage.end; ++v) {
       const Inst& inst = kernel.insts[v];
       const bool varies = dim >= 0 && (depends[v] & bit_of(dim));
-      const double cost = is_memory(inst) ? (dim < 0 || serial ? 1 : access_cost(inst, depends, dim, lanes))
-                                          : arithmetic_cost(inst) * (varies || dim < 0 ? 1 : 0.25);
+      const double cost = is_memory(inst)
+                              ? (dim < 0 || serial ? 1 : access_cost(inst, depends, dim, lanes))
+                              : arithmetic_cost(inst) * (varies || dim < 0 ? 1 : 0.25);
       (serial ? weights.serial : stage.inner ? weights.inner : weights.outer) += cost;
       weights.reduces += inst.op == Op::reduce;
     }
@@ -164,15 +164,16 @@ bool is_update(const Inst& inst) {
   return inst.op == Op::accumulate || (inst.op == Op::store && inst.index.uses_values());
 }
 
-// With scans, and updates of memory, vectors may not change the order of what may meet at one place.
+// With scans, and updates of memory, vectors may not change the order of what may meet at one
+// place.
 bool order_allows(const Kernel& kernel, int dim) {
   const int outer = static_cast<int>(kernel.outer.size());
   std::vector<int> updates(kernel.buffers.size(), 0);
   bool some = false;
   for (const Inst& inst : kernel.insts)
     if (is_update(inst)) ++updates[inst.slot], some = true;
-  const bool scans = std::ranges::any_of(
-      kernel.insts, [](const Inst& inst) { return inst.op == Op::scan; });
+  const bool scans =
+      std::ranges::any_of(kernel.insts, [](const Inst& inst) { return inst.op == Op::scan; });
   if (scans && dim >= outer && dim != kernel.dims() - 1) return false;
   if (!some && !kernel.ordered) return true;
   if (kernel.ordered && dim < outer && (!kernel.inner.empty() || dim != outer - 1)) return false;

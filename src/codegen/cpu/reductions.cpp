@@ -79,7 +79,8 @@ void Emitter::open_accumulator(Val value, bool in_chunks, bool by_scalars) {
   for (int pack = 0; pack < packs; ++pack) accumulator.packs.push_back(new_slot(inst, lanes));
   if (across && lanes > 1 && (by_scalars || !plan_.masked_tail))
     accumulator.scalar = new_slot(inst, 1);
-  if (in_chunks && inst.op == Op::reduce && inst.reduction == Reduction::sum && is_floating(inst.dtype))
+  if (in_chunks && inst.op == Op::reduce && inst.reduction == Reduction::sum &&
+      is_floating(inst.dtype))
     for (int pack = 0; pack < packs; ++pack) accumulator.totals.push_back(new_slot(inst, lanes));
   accumulators_[value] = std::move(accumulator);
 }

@@ -21,7 +21,7 @@ std::span<const Meaning> update_meanings();       // index_add, index_copy, grad
 std::span<const Meaning> scan_meanings();         // cumsum, cumprod
 std::span<const Meaning> pad_meanings();          // pads, nearest upsampling, pixel shuffles
 std::span<const Meaning> pool_meanings();         // averages and maxima of windows
-std::span<const Meaning> interpolate_meanings();  // bilinear upsampling, gradients of nearest
+std::span<const Meaning> interpolate_meanings();  // gradients of nearest upsampling
 std::span<const Meaning> factory_meanings();      // full, arange, eye, *_like, new_*
 std::span<const Meaning> reduce_meanings();  // sum, prod, amax, max, argmax, any, nansum, trace
 

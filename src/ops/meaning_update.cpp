@@ -58,8 +58,13 @@ UpdatedElement index_add(ElementQuery& q) {
   return {slice_place(q, false), scaled ? source * q.operand(4) : source};
 }
 
+// ATen's kernels for many rows carry sums of f16 and bf16 in single precision; one that rounds each
+// sum is further from the result.
+bool rounds_sums(const NodeReader& q) { return loops::is_half(q.result().dtype); }
+
 Decision allows_index_add(const NodeReader& q) {
   if (!has_slices(q)) return Decision::forbid("no index per slice");
+  if (rounds_sums(q)) return Decision::forbid("each sum would be rounded");
   if (q.size() <= 4 || q.arg(4).is_none()) return Decision::allow();
   if (!q.arg(4).is_number()) return Decision::forbid("a number that is not known");
   if (q.arg(4).is<Size>() && !q.size_at(4).is_known())
@@ -123,6 +128,10 @@ Decision allows_scatter(const NodeReader& q) {
   return q.is_tensor(3) ? Decision::allow() : allows_number(q, 3);
 }
 
+Decision allows_scatter_add(const NodeReader& q) {
+  return rounds_sums(q) ? Decision::forbid("each sum would be rounded") : allows_scatter(q);
+}
+
 // scatter_reduce(self, dim, index, src, reduce, include_self), and index_reduce
 Combine combine_of(std::string_view reduce) {
   if (reduce == "sum") return Reduction::sum;
@@ -147,7 +156,7 @@ Decision allows_combine(const NodeReader& q) {
 }
 
 Decision allows_scatter_reduce(const NodeReader& q) {
-  const Decision made = allows_scatter(q);
+  const Decision made = allows_scatter_add(q);
   return made ? allows_combine(q) : made;
 }
 
@@ -250,7 +259,7 @@ constexpr Meaning kRows[] = {
 
 const UpdateRule kIndexPut{index_put_form, index_put, allows_indices};
 const UpdateRule kScatterPut{scatter_form<false>, scatter, allows_scatter};
-const UpdateRule kScatterAdd{scatter_form<true>, scatter, allows_scatter};
+const UpdateRule kScatterAdd{scatter_form<true>, scatter, allows_scatter_add};
 
 Expr number_element(ElementQuery& q, size_t i) {
   q.set_compute_dtype(q.result().dtype);

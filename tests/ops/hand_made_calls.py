@@ -151,7 +151,9 @@ def update_calls():
             yield name, x, [None, places], floats(5), accumulate
             yield name, x, [places, None, places.view(4, 1) + 1], floats(4, 4, 1), accumulate
             yield name, x, [places, places], torch.tensor(0.5), accumulate
-            yield name, long, [rows], floats(300, 256), accumulate
+        # (Eager's threads race for a place that is written twice.)
+        yield name, long, [torch.randperm(40)[:30]], floats(30, 256), False
+        yield name, long, [rows], floats(300, 256), True
     yield "index_add", long, 0, rows, floats(300, 256)
     yield "index_add", x, 1, torch.tensor([3, 3, 0], dtype=torch.int32), floats(4, 3, 5), dict(alpha=2.5)
     yield "index_copy", x, -1, torch.tensor([4, 1, 1]), floats(4, 6, 3)
@@ -202,10 +204,6 @@ def window_calls():
     yield "_adaptive_avg_pool2d_backward", floats(1, 2, 4, 3), wide
     yield "_adaptive_avg_pool3d", floats(2, 3, 4, 6, 2), (2, 3, 2)
     yield "_adaptive_avg_pool3d_backward", floats(2, 3, 2, 3, 2), floats(2, 3, 4, 6, 2)
-    for align in (False, True):
-        yield "upsample_bilinear2d", image, (22, 27), align
-        yield "upsample_bilinear2d", image, (7, 1), align
-    yield "upsample_bilinear2d", image, (16, 22), False, 1.5, 2.5
     yield "upsample_nearest1d_backward", floats(2, 3, 8), [8], [2, 3, 4]
     yield "upsample_nearest2d_backward", floats(2, 3, 8, 10), [8, 10], [2, 3, 4, 5]
     yield "upsample_nearest3d_backward", floats(1, 2, 4, 8, 3), [4, 8, 3], [1, 2, 2, 2, 3]

@@ -1,5 +1,6 @@
-// Gradients of nearest-neighbour upsampling by whole factors. Not here: bilinear upsampling, of which
-// ATen's kernel, with its tables of weights, is up to three times as fast as four loads per pixel.
+// Gradients of nearest-neighbour upsampling by whole factors. Not here: bilinear upsampling, of
+// which ATen's kernel, with its tables of weights, is up to three times as fast as four loads per
+// pixel.
 #include <bit>
 
 #include "ops/decompose.h"

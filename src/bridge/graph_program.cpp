@@ -233,6 +233,10 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
   } catch (const KernelFailed&) {
     states.restore();  // the ops themselves say what is wrong
     return std::nullopt;
+  } catch (const Mispredicted&) {
+    states.restore();
+    if (log_.expects()) throw;  // most likely it is that
+    return std::nullopt;
   } catch (...) {
     states.restore();
     throw;

@@ -55,6 +55,8 @@ class LogProgram {
   // It runs the autograd engine, or sets gradients.
   bool has_grads() const { return has_grads_; }
   bool has_backward() const { return has_backward_; }
+  // A run for which something does not hold is none: Mispredicted.
+  bool expects() const { return expects_; }
   // Inputs whose gradients are dropped before anything else is done.
   const std::vector<size_t>& cleared_first() const { return cleared_first_; }
   size_t ops() const { return steps_.size(); }

@@ -14,7 +14,7 @@ Loops run over a handful of things or count a fixed variable, numbers and contai
 functions only call functions written before them: so every program ends. What may raise is rare outside of try blocks.
 """
 
-import re
+from random_tables import expressions, statements, weighted
 
 EXPRESSIONS = {
     "int": """
@@ -791,23 +791,6 @@ assert $bool, $str
 
 ERRORS = ("ValueError", "KeyError", "IndexError", "ZeroDivisionError", "RuntimeError", "TypeError", "AttributeError",
           "Refused", "LookupError", "ArithmeticError", *6 * ["Exception"])
-
-
-def weighted(texts):
-    """[(weight, text)] of a table of the grammar."""
-    table = []
-    for text in texts:
-        grows, head, rest = re.match(r"(\^?)(?:(\d+)\| )?(.*)", text, re.DOTALL).groups()
-        table.append((int(head or 1), grows + rest))
-    return table
-
-
-def expressions(table):
-    return {kind: weighted(line.strip() for line in text.splitlines() if line.strip()) for kind, text in table.items()}
-
-
-def statements(text):
-    return weighted(paragraph.strip("\n") for paragraph in re.split(r"\n\s*\n", text.strip("\n")))
 
 
 EXPRESSIONS, RISKY = expressions(EXPRESSIONS), expressions(RISKY)

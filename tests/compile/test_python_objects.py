@@ -250,6 +250,35 @@ def enums():
 
 
 @case(whole=False)
+def super_of_a_c_class_behind_a_break():
+    class Counts(dict):
+        def __delitem__(self, key):
+            super().__delitem__(key)
+            self['deleted'] = key
+
+    def fn(x):
+        counts = Counts(a=1, b=2)
+        print('x')
+        del counts['a']
+        return x * counts['b'], counts
+    return fn
+
+
+@case(whole=False)
+def stacks_in_each_other():
+    log = []
+
+    def fn(x):
+        with contextlib.ExitStack() as outer:
+            outer.enter_context(torch.no_grad())
+            with contextlib.ExitStack() as inner:
+                inner.callback(log.append, 1)
+            y = x * 2
+        return y, torch.is_grad_enabled(), log
+    return fn
+
+
+@case(whole=False)
 def class_made_inside():
     def fn(x):
         class Local:

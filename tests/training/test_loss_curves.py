@@ -1,7 +1,5 @@
 """Whole trainings: the loss of every step is eager's, with the same seeds."""
 
-import os
-
 import pytest
 import tasks
 import torch
@@ -9,7 +7,7 @@ import torch
 import smelt
 
 # (a) models are compiled and the loop is the user's; (b) the whole step is one compiled function.
-FORMS = ("model", "step") if os.environ.get("SMELT_WHOLE_STEP") == "1" else ("model",)
+FORMS = ("model", "step")
 
 
 def plain(function):

@@ -127,8 +127,12 @@ Result call_getter(Trace& trace, Value attribute, Value object, PyTypeObject* ty
   }
   PyObject* result = kind->tp_descr_get(found, object.object, as_object(type));
   if (result == nullptr || !trace.active() || is_constant(result)) return {result, 0};
-  if (object.object != nullptr && (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type))
-    return remake_by_getattr(trace, object, name, result);
+  if (object.object != nullptr && (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type)) {
+    if (_PyType_Lookup(Py_TYPE(object.object), name) == found)
+      return remake_by_getattr(trace, object, name, result);
+    const Value inputs[] = {{found, 0}, object};  // super()'s: the object's class has another
+    return {result, trace.make(StepKind::bound_method, inputs, result)};
+  }
   if (object.object == nullptr || kind == &PyClassMethodDescr_Type)
     return remake_by_getattr(trace, {as_object(type), 0}, name, result);
   trace.stop(BreakReason::attribute,

@@ -236,6 +236,14 @@ bool call_type_of(BuiltinCall& c, Result* result) {
 
 // bool(x): a constant's is one, all others are asked as a branch asks them.
 bool call_bool(BuiltinCall& c, Result* result) {
+  if (c.count() == 1 && !c.has_keywords()) {
+    const Value number = c.argument(0);
+    if (PyLong_CheckExact(number.object) || PyFloat_CheckExact(number.object)) {
+      result->object = PyBool_FromLong(PyObject_IsTrue(number.object));
+      result->ref = c.trace.scalar(ScalarOp::is_true, 0, number, {}, result->object);
+      return true;
+    }
+  }
   if (c.count() != 1 || c.has_keywords() || is_constant(c.argument(0).object))
     return c.on_constants(result);
   const int found = truth(&c.trace, c.argument(0));

@@ -176,8 +176,7 @@ bool RootRunner::note_wrong_guess(int offset) {
   wrong += kGuessCost;
   if (wrong < kMostGuessCost) return false;
   auto& list = root_.segments.at.at(offset);
-  std::erase_if(list, [](const auto& segment) { return segment->guesses; });
-  return true;
+  return std::erase_if(list, [](const auto& segment) { return segment->guesses; }) > 0;
 }
 
 // Most recently used first.

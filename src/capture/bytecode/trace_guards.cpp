@@ -20,6 +20,13 @@ bool is_plain_instance(PyObject* object) {
   return true;
 }
 
+// bool() asks C code, a deque's length for one.
+bool has_truth_of_its_own(const PyTypeObject* type) {
+  return (type->tp_as_number != nullptr && type->tp_as_number->nb_bool != nullptr) ||
+         (type->tp_as_mapping != nullptr && type->tp_as_mapping->mp_length != nullptr) ||
+         (type->tp_as_sequence != nullptr && type->tp_as_sequence->sq_length != nullptr);
+}
+
 }  // namespace
 
 void Trace::guard(Ref ref, uint16_t bits, bool truth) {
@@ -77,6 +84,11 @@ void Trace::guard_truth(Value v, bool truth) {
       guard_length(v);
     else if (tracked == nullptr || !(tracked->born || tracked->known))
       guard(ref, kGuardType | kGuardTruth, truth);
+  } else if (!is_born(v.object) && has_truth_of_its_own(Py_TYPE(v.object))) {
+    if (is_constant(v.object))
+      use(v);
+    else
+      stop(BreakReason::unknown_object, Py_TYPE(v.object)->tp_name);
   } else {
     guard(ref, kGuardType);
   }

@@ -194,6 +194,17 @@ def test_running_sums_with_what_comes_before_and_after(threads, backend, dim, dt
     assert torch.equal(third_call(lambda x: x.cumsum(dim), backend, x), x.cumsum(dim))
 
 
+def test_few_long_rows_are_not_cut_into_slices(threads):
+    """A plain sum of them is: a running one needs what all points before have given."""
+    x = torch.randint(-9, 9, (2, 150000), generator=torch.Generator().manual_seed(0))
+
+    def function(x):
+        return x.cumsum(1), (x * 2).sum(1)
+
+    for mine, theirs in zip(third_call(function, "native", x), function(x), strict=True):
+        assert torch.equal(mine, theirs)
+
+
 @BACKENDS
 def test_positions_of_a_mask(backend):
     mask = torch.rand(4, 70, generator=torch.Generator().manual_seed(0)) > 0.3

@@ -17,6 +17,8 @@ FORMS = {
     'gather': 'Read elsewhere: indexing, concatenation, padding',
     'factory': 'Made of nothing',
     'reduction': 'Reductions',
+    'scan': 'Running reductions',
+    'update': 'Written one after the other at computed places',
     'decompose': 'Written as others of this page, and calls',
 }
 

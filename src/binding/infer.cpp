@@ -125,7 +125,9 @@ void bind_infer(py::module_& m) {
     static constexpr const char* kPatterns[] = {"pointwise", "view", "gather", "factory"};
     std::map<std::string, std::string> forms;
     for (const Meaning& meaning : all_meanings())
-      forms[std::string(meaning.name)] = meaning.reduction ? "reduction"
+      forms[std::string(meaning.name)] = meaning.reduction                    ? "reduction"
+                                         : meaning.scan                       ? "scan"
+                                         : meaning.update && !meaning.element ? "update"
                                          : meaning.decompose
                                              ? "decompose"
                                              : kPatterns[static_cast<int>(meaning.pattern)];

@@ -139,16 +139,24 @@ class AtenMachine final : public Machine {
                                                            shown.storage_offset() + step.offset);
   }
 
-  const at::Tensor& make_result(const LinkedStep& step, const Step& plain, size_t i) {
+  // `base`: what it begins as, unless null. Its memory is the only one that such a result may take.
+  at::Tensor& make_result(const LinkedStep& step, const Step& plain, size_t i,
+                          const at::Tensor* base) {
     at::Tensor& result = registers_[plain.results[i]];
     const Register into = plain.into[i], reuse = plain.reuse[i];
-    if (into >= 0)
+    if (into >= 0) {
       result = registers_[into];
-    else if (reuse >= 0 && is_ours(registers_[reuse]))
+    } else if (reuse >= 0 && is_ours(registers_[reuse])) {
       result = in_memory_of(registers_[reuse], step.made[i]);  // it is released after this step
-    else
+    } else {
       result = allocate(step.made[i], plain.types[i]);
+      if (base) result.copy_(*base);
+    }
     return result;
+  }
+
+  static bool takes_argument(KernelCode::Buffer kind) {
+    return kind == KernelCode::Buffer::input || kind == KernelCode::Buffer::updated;
   }
 
   void run_kernel(const LinkedStep& step, size_t index) {
@@ -158,12 +166,21 @@ class AtenMachine final : public Machine {
     pointers_.resize(first + kernel.buffers.size(), nullptr);
     // Results first: one in the memory of an input may move that (copies on write).
     size_t read = 0, made = 0;
-    for (size_t i = 0; i < kernel.buffers.size(); ++i)
-      if (kernel.buffers[i] == KernelCode::Buffer::output)
-        pointers_[first + i] = make_result(step, plain, made++).mutable_data_ptr();
-    for (size_t i = 0; i < kernel.buffers.size(); ++i)
+    for (size_t i = 0; i < kernel.buffers.size(); ++i) {
+      const KernelCode::Buffer kind = kernel.buffers[i];
+      const at::Tensor* argument =
+          takes_argument(kind) ? &registers_[step.targets[read++]] : nullptr;
+      if (kind == KernelCode::Buffer::input || kind == KernelCode::Buffer::scratch) continue;
+      at::Tensor& result = make_result(step, plain, made++, argument);
+      if (kind == KernelCode::Buffer::zeroed) result.zero_();
+      pointers_[first + i] = result.mutable_data_ptr();
+    }
+    read = 0;
+    for (size_t i = 0; i < kernel.buffers.size(); ++i) {
       if (kernel.buffers[i] == KernelCode::Buffer::input)
-        pointers_[first + i] = const_cast<void*>(registers_[step.targets[read++]].const_data_ptr());
+        pointers_[first + i] = const_cast<void*>(registers_[step.targets[read]].const_data_ptr());
+      read += takes_argument(kernel.buffers[i]);
+    }
     waiting_.push_back({.kernel = &kernel});
     if (!plain.with_next) run_waiting(plain);
   }

@@ -69,6 +69,7 @@ bool may_fail(const Graph& graph) {
     if (node.op.str().find("as_strided") != std::string::npos) return true;
     const Meaning* meaning = find_meaning(node.op);
     if (!meaning || node.results.empty() || node.results[0] < 0) return false;
+    if (meaning->update) return true;
     if (meaning->pattern != Pattern::pointwise) return meaning->pattern == Pattern::gather;
     return meaning->operands > 1 && is_integral(graph.type(node.results[0]).dtype);
   });

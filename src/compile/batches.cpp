@@ -58,13 +58,18 @@ class Batches {
     const ScheduledKernel& scheduled = schedule_.kernels[unit.kernel];
     Footprint made;
     made.fails = can_fail(scheduled.kernel);
+    const auto read = [&](ValueId value) {
+      const ValueId owner = owner_of(roots_[value]);
+      made.reads.insert(owner);
+      if (graph_.values[owner].node >= 0) made.held += bytes(owner);
+    };
     for (size_t i = 0; i < scheduled.buffers.size(); ++i) {
       const ValueId value = scheduled.buffers[i];
       if (value < 0) continue;
+      // What an updated one begins as is copied before the batch runs.
+      if (scheduled.bases[i] >= 0) read(scheduled.bases[i]);
       if (scheduled.kernel.buffers[i].kind == loops::Buffer::Kind::input) {
-        const ValueId owner = owner_of(roots_[value]);
-        made.reads.insert(owner);
-        if (graph_.values[owner].node >= 0) made.held += bytes(owner);
+        read(value);
       } else {
         made.writes.insert(owner_of(value));
         made.in_place |= in_place_[value] >= 0;

@@ -90,6 +90,7 @@ class InPlace {
           read(scheduled.buffers[i]);
         else
           maker_[scheduled.buffers[i]] = position;
+        if (scheduled.bases[i] >= 0) read(scheduled.bases[i]);
       }
       return;
     }
@@ -112,8 +113,11 @@ class InPlace {
       return false;
     const ScheduledKernel& scheduled = schedule_.kernels[schedule_.order[position].kernel];
     const auto output = std::ranges::find(scheduled.buffers, value) - scheduled.buffers.begin();
+    // An update begins as a copy of its base, or as zeros, before anything of its batch has run.
+    if (scheduled.kernel.buffers[output].kind != Kind::output) return false;
     for (size_t i = 0; i < scheduled.buffers.size(); ++i) {
       const ValueId other = scheduled.buffers[i];
+      if (scheduled.bases[i] >= 0 && roots_[scheduled.bases[i]] == input) return false;
       if (other < 0 || scheduled.kernel.buffers[i].kind != Kind::input || roots_[other] != input)
         continue;
       // Another view of it as a buffer of its own: the places can't be compared.

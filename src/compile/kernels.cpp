@@ -9,23 +9,28 @@
 namespace smelt {
 namespace {
 
-KernelCode describe(const loops::Kernel& kernel) {
+KernelCode::Buffer kind_of(const ScheduledKernel& scheduled, size_t buffer) {
+  switch (scheduled.kernel.buffers[buffer].kind) {
+    case loops::Buffer::Kind::input: return KernelCode::Buffer::input;
+    case loops::Buffer::Kind::output: return KernelCode::Buffer::output;
+    case loops::Buffer::Kind::scratch: return KernelCode::Buffer::scratch;
+    case loops::Buffer::Kind::updated: break;
+  }
+  return scheduled.bases[buffer] >= 0 ? KernelCode::Buffer::updated : KernelCode::Buffer::zeroed;
+}
+
+KernelCode describe(const ScheduledKernel& scheduled) {
+  const loops::Kernel& kernel = scheduled.kernel;
   KernelCode code;
   code.name = kernel.name;
   code.sizes = loops::size_params(kernel);
-  for (const loops::Buffer& buffer : kernel.buffers) {
-    using Kind = loops::Buffer::Kind;
-    SMELT_CHECK(buffer.kind != Kind::updated, "a schedule updates nothing in place");
-    code.buffers.push_back(buffer.kind == Kind::input    ? KernelCode::Buffer::input
-                           : buffer.kind == Kind::output ? KernelCode::Buffer::output
-                                                         : KernelCode::Buffer::scratch);
-  }
+  for (size_t i = 0; i < kernel.buffers.size(); ++i) code.buffers.push_back(kind_of(scheduled, i));
   return code;
 }
 
-KernelCode interpreted(const loops::Kernel& kernel) {
-  KernelCode code = describe(kernel);
-  const auto shared = std::make_shared<const loops::Kernel>(kernel);
+KernelCode interpreted(const ScheduledKernel& scheduled) {
+  KernelCode code = describe(scheduled);
+  const auto shared = std::make_shared<const loops::Kernel>(scheduled.kernel);
   code.interpret = [shared, sizes = code.sizes.size()](void* const* buffers,
                                                        const int64_t* values) {
     return loops::interpret(
@@ -42,7 +47,7 @@ std::vector<KernelCode> make_kernels(const Schedule& schedule, const CompileOpti
   std::vector<KernelCode> codes;
   if (options.engine == Engine::interpreted) {
     for (const ScheduledKernel& scheduled : schedule.kernels)
-      codes.push_back(interpreted(scheduled.kernel));
+      codes.push_back(interpreted(scheduled));
     return codes;
   }
   if (schedule.kernels.empty()) return codes;
@@ -52,7 +57,7 @@ std::vector<KernelCode> make_kernels(const Schedule& schedule, const CompileOpti
   const std::shared_ptr<const CpuModule> module = compile_cpu(kernels, options.cpu);
   for (size_t i = 0; i < kernels.size(); ++i) {
     const CpuKernel& made = module->kernel(i);
-    KernelCode code = describe(*kernels[i]);
+    KernelCode code = describe(schedule.kernels[i]);
     code.run = made.run;
     code.units = made.units;
     code.unit_cost = made.unit_cost;

@@ -45,6 +45,7 @@ Access access_of(const Graph& graph, const Schedule& schedule, const Unit& unit)
     if (value < 0) continue;
     const bool read = scheduled.kernel.buffers[i].kind == loops::Buffer::Kind::input;
     (read ? access.reads : access.makes).push_back(value);
+    if (scheduled.bases[i] >= 0) access.reads.push_back(scheduled.bases[i]);
   }
   return access;
 }
@@ -193,13 +194,13 @@ class Lowering {
     const ScheduledKernel& scheduled = schedule_.kernels[step.kernel];
     for (const ValueId result : accesses_[position].makes)
       step.into.push_back(in_place_[result] < 0 ? -1 : register_of_[in_place_[result]]);
-    std::vector<bool> dying, placed;
-    for (ValueId value : scheduled.buffers) {
-      dying.push_back(value >= 0 && last_reader_[value] == position && batch_readers_[value] == 1);
-      placed.push_back(value >= 0 && in_place_[value] >= 0);
-    }
-    for (const int input : reusable_inputs(graph_, scheduled, dying, placed))
-      step.reuse.push_back(input < 0 ? -1 : register_of_[scheduled.buffers[input]]);
+    const auto dies = [&](ValueId value) {
+      return last_reader_[value] == position && batch_readers_[value] == 1;
+    };
+    std::vector<bool> placed;
+    for (ValueId value : scheduled.buffers) placed.push_back(value >= 0 && in_place_[value] >= 0);
+    for (const ValueId value : reusable_values(graph_, scheduled, dies, placed))
+      step.reuse.push_back(value < 0 ? -1 : register_of_[value]);
   }
 
   const Graph& graph_;

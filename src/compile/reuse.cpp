@@ -59,27 +59,54 @@ bool as_large(const TensorType& a, const TensorType& b) {
          a.strides == contiguous_strides(a.sizes) && b.strides == contiguous_strides(b.sizes);
 }
 
+// The input whose memory an output may take.
+ValueId input_for(const Graph& graph, const ScheduledKernel& scheduled, int output,
+                  const std::function<bool(ValueId)>& may_take) {
+  const Kernel& kernel = scheduled.kernel;
+  const Val store = only_store(kernel, output);
+  for (size_t input = 0; store >= 0 && input < kernel.buffers.size(); ++input) {
+    const ValueId value = scheduled.buffers[input];
+    if (kernel.buffers[input].kind != loops::Buffer::Kind::input || !may_take(value)) continue;
+    if (!as_large(graph.type(value), graph.type(scheduled.buffers[output]))) continue;
+    if (reads_before(kernel, static_cast<int>(input), store)) return value;
+  }
+  return -1;
+}
+
+// May an updated buffer be the memory of what it begins as? What the kernel also reads elsewhere
+// must stay as it is.
+bool may_take_base(const Graph& graph, const ScheduledKernel& scheduled, int buffer) {
+  const ValueId base = scheduled.bases[buffer];
+  return base >= 0 && std::ranges::find(scheduled.buffers, base) == scheduled.buffers.end() &&
+         std::ranges::count(scheduled.bases, base) == 1 &&
+         as_large(graph.type(base), graph.type(scheduled.buffers[buffer]));
+}
+
 }  // namespace
 
-std::vector<int> reusable_inputs(const Graph& graph, const ScheduledKernel& scheduled,
-                                 const std::vector<bool>& dying, const std::vector<bool>& placed) {
+std::vector<ValueId> reusable_values(const Graph& graph, const ScheduledKernel& scheduled,
+                                     const std::function<bool(ValueId)>& dies,
+                                     const std::vector<bool>& placed) {
   const Kernel& kernel = scheduled.kernel;
-  std::vector<int> reused;
-  std::vector<bool> taken(kernel.buffers.size());
-  for (size_t output = 0; output < kernel.buffers.size(); ++output) {
-    if (kernel.buffers[output].kind != loops::Buffer::Kind::output) continue;
-    int found = -1;
-    const bool wanted = !placed[output] && !reads_back(kernel, static_cast<int>(output));
-    const Val store = wanted ? only_store(kernel, static_cast<int>(output)) : -1;
-    for (size_t input = 0; store >= 0 && found < 0 && input < kernel.buffers.size(); ++input) {
-      if (kernel.buffers[input].kind != loops::Buffer::Kind::input || !dying[input] || taken[input])
-        continue;
-      const TensorType& from = graph.type(scheduled.buffers[input]);
-      const TensorType& to = graph.type(scheduled.buffers[output]);
-      if (!as_large(from, to)) continue;
-      if (reads_before(kernel, static_cast<int>(input), store)) found = static_cast<int>(input);
+  std::vector<ValueId> reused, taken;
+  const auto may_take = [&](ValueId value) {
+    return dies(value) && std::ranges::find(taken, value) == taken.end();
+  };
+  for (size_t i = 0; i < kernel.buffers.size(); ++i) {
+    const int buffer = static_cast<int>(i);
+    ValueId found = -1;
+    switch (kernel.buffers[i].kind) {
+      case loops::Buffer::Kind::output:
+        if (!placed[i] && !reads_back(kernel, buffer))
+          found = input_for(graph, scheduled, buffer, may_take);
+        break;
+      case loops::Buffer::Kind::updated:
+        if (may_take_base(graph, scheduled, buffer) && may_take(scheduled.bases[i]))
+          found = scheduled.bases[i];
+        break;
+      default: continue;
     }
-    if (found >= 0) taken[found] = true;
+    if (found >= 0) taken.push_back(found);
     reused.push_back(found);
   }
   return reused;

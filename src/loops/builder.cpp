@@ -162,23 +162,29 @@ Val Builder::load(int32_t buffer, const Index& index) {
       {.op = Op::load, .dtype = kernel_.buffers[buffer].dtype, .slot = buffer, .index = index});
 }
 
-void Builder::write(Op op, int32_t buffer, const Index& index, Val value) {
+void Builder::write(Op op, int32_t buffer, const Index& index, Val value, Reduction reduction) {
   check_slot(buffer);
   check_index(index);
   SMELT_CHECK(kernel_.buffers[buffer].kind != Buffer::Kind::input, "an input is not written");
   DType dtype = kernel_.buffers[buffer].dtype;
   Val written = cast(value, dtype);
   if (last_write_.size() < kernel_.buffers.size()) last_write_.resize(kernel_.buffers.size(), -1);
-  last_write_[buffer] =
-      push({.op = op, .dtype = dtype, .args = {written, -1, -1}, .slot = buffer, .index = index});
+  last_write_[buffer] = push({.op = op,
+                              .dtype = dtype,
+                              .args = {written, -1, -1},
+                              .slot = buffer,
+                              .index = index,
+                              .reduction = reduction});
 }
 
 void Builder::store(int32_t buffer, const Index& index, Val value) {
-  write(Op::store, buffer, index, value);
+  write(Op::store, buffer, index, value, Reduction::sum);
 }
 
-void Builder::accumulate(int32_t buffer, const Index& index, Val value) {
-  write(Op::accumulate, buffer, index, value);
+void Builder::accumulate(int32_t buffer, const Index& index, Val value, Reduction reduction) {
+  SMELT_CHECK(is_running(reduction),
+              "memory is not combined with by " + std::string(loops::name_of(reduction)));
+  write(Op::accumulate, buffer, index, value, reduction);
 }
 
 Val Builder::check(Val value, const Size& bound) {
@@ -201,6 +207,16 @@ Val Builder::reduce(Reduction reduction, Val value) {
                  .dtype = gives_position(reduction) ? DType::i64 : dtype(value),
                  .args = {value, -1, -1},
                  .reduction = reduction});
+}
+
+Val Builder::scan(Reduction reduction, Val value) {
+  check_value(value);
+  SMELT_CHECK(in_inner_stage(), "only an inner stage scans");
+  SMELT_CHECK(is_running(reduction) && accepts(Op::add, dtype(value)),
+              "a scan by " + std::string(loops::name_of(reduction)) + " of " +
+                  std::string(smelt::name_of(dtype(value))) + " is not defined");
+  return append(
+      {.op = Op::scan, .dtype = dtype(value), .args = {value, -1, -1}, .reduction = reduction});
 }
 
 Val Builder::append_cast(Val value, DType dtype) {

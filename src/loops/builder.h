@@ -30,9 +30,11 @@ class Builder {
   Val index(const Index& index);
   Val load(int32_t buffer, const Index& index);
   void store(int32_t buffer, const Index& index, Val value);  // casts to the buffer's dtype
-  void accumulate(int32_t buffer, const Index& index, Val value);
+  void accumulate(int32_t buffer, const Index& index, Val value,
+                  Reduction reduction = Reduction::sum);
   Val check(Val value, const Size& bound);
   Val reduce(Reduction reduction, Val value);
+  Val scan(Reduction reduction, Val value);
   Val cast(Val value, DType dtype);  // to and from f16 and bf16 by way of f32
   // The arguments have one dtype (select: the last two), which the op must accept. A select of
   // half-precision values is made in f32.
@@ -48,7 +50,7 @@ class Builder {
   void check_slot(int32_t buffer) const;
   void check_index(const Index& index) const;
   Val append_cast(Val value, DType dtype);
-  void write(Op op, int32_t buffer, const Index& index, Val value);
+  void write(Op op, int32_t buffer, const Index& index, Val value, Reduction reduction);
 
   // In builder_fold.cpp. -1: nothing simpler.
   const Inst* constant_at(Val value) const;

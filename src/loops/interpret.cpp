@@ -56,10 +56,10 @@ void write_element(std::byte* at, DType dtype, const Scalar& value) {
   }
 }
 
-// a + b in the dtype; half precision adds in f32 and rounds once.
-Scalar sum(DType dtype, const Scalar& a, const Scalar& b) {
-  if (is_half(dtype)) return {round_to(dtype, static_cast<float>(a.number + b.number)), 0};
-  return *compute(Op::add, dtype, a, b);
+// Two numbers of a dtype as one; those of half precision are combined in f32 and rounded once.
+Scalar combined(Op op, DType dtype, const Scalar& a, const Scalar& b) {
+  if (is_half(dtype)) return {round_to(dtype, compute(op, DType::f32, a, b)->number), 0};
+  return *compute(op, dtype, a, b);
 }
 
 // What a reduction has found so far.
@@ -187,7 +187,8 @@ class Interpreter {
     if (!stage.inner) return run_insts(stage, 0);
     for (Val v = stage.begin; v < stage.end; ++v) {
       const Inst& inst = kernel_.insts[v];
-      if (inst.op == Op::reduce) reducing_[v] = {of_nothing(inst.dtype, inst.reduction), 0, true};
+      if (inst.op == Op::reduce || inst.op == Op::scan)
+        reducing_[v] = {of_nothing(inst.dtype, inst.reduction), 0, true};
     }
     each_point(kernel_.outer.size(), kernel_.dims(), [&](int64_t flat) { run_insts(stage, flat); });
     for (Val v = stage.begin; v < stage.end; ++v) {
@@ -201,10 +202,11 @@ class Interpreter {
   void run_insts(const Stage& stage, int64_t flat) {
     for (Val v = stage.begin; v < stage.end; ++v) {
       const Inst& inst = kernel_.insts[v];
-      if (inst.op == Op::reduce) {
+      if (inst.op == Op::reduce || inst.op == Op::scan) {
         Val argument = inst.args[0];
         combine(reducing_[v], values_[argument], kernel_.insts[argument].dtype, inst.reduction,
                 flat);
+        if (inst.op == Op::scan) values_[v] = reducing_[v].value;
       } else {
         values_[v] = result_of(inst);
       }
@@ -227,7 +229,8 @@ class Interpreter {
       case Op::store: write_element(element(inst), inst.dtype, a); return {};
       case Op::accumulate: {
         std::byte* at = element(inst);
-        write_element(at, inst.dtype, sum(inst.dtype, read_element(at, inst.dtype), a));
+        const Scalar old = read_element(at, inst.dtype);
+        write_element(at, inst.dtype, combined(op_of(inst.reduction), inst.dtype, old, a));
         return {};
       }
       case Op::check: {

@@ -98,6 +98,15 @@ bool accepts(Op op, DType dtype) {
   return false;
 }
 
+Op op_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::product: return Op::mul;
+    case Reduction::min: return Op::min;
+    case Reduction::max: return Op::max;
+    default: return Op::add;
+  }
+}
+
 bool has_effect(const Inst& inst) {
   switch (inst.op) {
     case Op::store:

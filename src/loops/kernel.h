@@ -55,6 +55,10 @@ bool has_effect(const Inst& inst);
 enum class Reduction : uint8_t { sum, product, min, max, argmin, argmax, any, all };
 std::string_view name_of(Reduction reduction);
 std::optional<Reduction> parse_reduction(std::string_view name);
+// May a scan or an accumulate combine so: value by value, in order?
+inline bool is_running(Reduction reduction) { return reduction <= Reduction::max; }
+// The op that combines two values so.
+Op op_of(Reduction reduction);
 inline bool gives_position(Reduction reduction) {
   return reduction == Reduction::argmin || reduction == Reduction::argmax;
 }
@@ -65,19 +69,19 @@ struct Inst {
   Op op = Op::constant;
   DType dtype = DType::f32;  // of the result; of a store and accumulate: of the buffer
   std::array<Val, 3> args = {-1, -1, -1};
-  int32_t slot = -1;    // buffer of load, store, accumulate; number of param
-  Index index = {};     // load, store, accumulate, index
-  double number = 0;    // constant of a floating dtype
-  int64_t integer = 0;  // constant of another
-  Size bound = 0;       // check
-  Reduction reduction = Reduction::sum;
+  int32_t slot = -1;                     // buffer of load, store, accumulate; number of param
+  Index index = {};                      // load, store, accumulate, index
+  double number = 0;                     // constant of a floating dtype
+  int64_t integer = 0;                   // constant of another
+  Size bound = 0;                        // check
+  Reduction reduction = Reduction::sum;  // reduce, scan, accumulate
 };
 
 struct Buffer {
   enum class Kind : uint8_t {
     input,
     output,   // written, also read where an earlier stage of the same outer point wrote
-    updated,  // has contents before, and is written (accumulate)
+    updated,  // has contents before, and is written
     scratch,  // memory of one thread for one outer point: the kernel's own
   };
   DType dtype = DType::f32;

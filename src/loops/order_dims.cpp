@@ -3,8 +3,8 @@
 // first, then loads; a vote weighs as much as the access moves. Where nobody votes the order stays.
 //
 // What may be permuted: the outer dimensions, unless the kernel is ordered; the inner ones, unless
-// their order can be seen, by argmin and argmax (which give a position), by accumulate, or by
-// stores of several inner points to one place, of which the last one counts.
+// their order can be seen, by argmin and argmax (which give a position), by scans and accumulate,
+// or by stores of several inner points to one place, of which the last one counts.
 #include <algorithm>
 #include <cstdlib>
 
@@ -101,7 +101,7 @@ bool inner_order_is_seen(const Kernel& kernel) {
   for (const Stage& stage : kernel.stages) {
     for (Val v = stage.begin; stage.inner && v < stage.end; ++v) {
       const Inst& inst = kernel.insts[v];
-      if (inst.op == Op::accumulate) return true;
+      if (inst.op == Op::accumulate || inst.op == Op::scan) return true;
       if (inst.op == Op::reduce && gives_position(inst.reduction)) return true;
       if (inst.op != Op::store) continue;
       if (inst.index.uses_values()) return true;

@@ -131,6 +131,7 @@ class Parser {
 
   void parse_write(Inst& inst, Op op) {
     inst.op = op;
+    if (op == Op::accumulate) inst.reduction = accept_reduction().value_or(Reduction::sum);
     size_t place = reader_.place();
     parse_place(inst);
     if (inst.slot < 0 || static_cast<size_t>(inst.slot) >= kernel_.buffers.size())
@@ -169,10 +170,10 @@ class Parser {
         if (!reader_.accept_word("below")) reader_.fail("'below'");
         inst.bound = read_size(reader_);
         return;
+      case Op::scan:
       case Op::reduce: {
-        std::optional<Reduction> reduction = parse_reduction(reader_.peek_word());
+        std::optional<Reduction> reduction = accept_reduction();
         if (!reduction) reader_.fail("a reduction, as sum");
-        reader_.skip(name_of(*reduction).size());
         inst.reduction = *reduction;
         inst.args[0] = parse_value();
         return;
@@ -183,6 +184,12 @@ class Parser {
       if (i > 0) reader_.expect(",");
       inst.args[i] = parse_value();
     }
+  }
+
+  std::optional<Reduction> accept_reduction() {
+    std::optional<Reduction> reduction = parse_reduction(reader_.peek_word());
+    if (reduction) reader_.skip(name_of(*reduction).size());
+    return reduction;
   }
 
   void parse_constant(Inst& inst) {

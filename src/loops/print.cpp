@@ -46,6 +46,7 @@ std::string operands_text(const Inst& inst) {
     case Op::index: return inst.index.str();
     case Op::load: return place_text(inst);
     case Op::check: return value_text(inst.args[0]) + " below " + inst.bound.str();
+    case Op::scan:
     case Op::reduce: return std::string(name_of(inst.reduction)) + " " + value_text(inst.args[0]);
     default: break;
   }
@@ -61,6 +62,7 @@ void append_inst(std::string& text, const Inst& inst, Val value) {
   std::string name(facts_of(inst.op).name);
   text += "  ";
   if (inst.op == Op::store || inst.op == Op::accumulate) {
+    if (inst.reduction != Reduction::sum) name += " " + std::string(name_of(inst.reduction));
     text += name + " " + place_text(inst) + " = " + value_text(inst.args[0]) + "\n";
     return;
   }

@@ -116,6 +116,7 @@ class Generator {
     if (random_.chance(20)) use_index();
     if (random_.chance(15)) use_param();
     if (!written_.empty() && random_.chance(60)) load_written();
+    if (inner_ && random_.chance(15)) values_.scan(inner_points_);
     for (int64_t i = random_.between(1, 10); i > 0; --i) values_.compute();
     if (inner_ && (!last || random_.chance(30))) {
       for (int64_t i = random_.between(1, 2); i > 0; --i) values_.reduce(inner_points_);
@@ -251,7 +252,12 @@ class Generator {
       index = result_.kernel.ordered ? places_.any(dims()) : places_.distinct(dims());
       result_.kernel.buffers[buffer].elements = places_.elements(index);
     }
-    builder_.accumulate(buffer, index, to_write(dtype, is_half(dtype)).expr.value);
+    const auto how = random_.one_of(std::vector{Reduction::sum, Reduction::sum, Reduction::product,
+                                                Reduction::min, Reduction::max});
+    RandomValue value = to_write(dtype, is_half(dtype));
+    // Products of many factors leave the range in which results can be compared.
+    if (how == Reduction::product && is_floating(dtype)) value = values_.scaled(value, 1);
+    builder_.accumulate(buffer, index, value.expr.value, how);
   }
 
   Random random_;

@@ -268,4 +268,19 @@ void RandomValues::reduce(int64_t points) {
   }
 }
 
+void RandomValues::scan(int64_t points) {
+  const Reduction reduction = random_.one_of(
+      std::vector{Reduction::sum, Reduction::product, Reduction::min, Reduction::max});
+  RandomValue value = any();
+  if (is_half(value.expr.dtype())) value = floating(value, DType::f32);
+  DType dtype = value.expr.dtype();
+  if (is_floating(dtype) && reduction == Reduction::product) value = scaled(value, 1);
+  const Expr scanned{&builder_, builder_.scan(reduction, value.expr.value)};
+  if (!is_floating(dtype)) return add({scanned, dtype == DType::b8 ? 1 : most_of(dtype), 0, true});
+  if (reduction == Reduction::product) return add(result(scanned, 1, 0, false));
+  double most = value.most;
+  if (reduction == Reduction::sum) most *= static_cast<double>(std::max<int64_t>(points, 1));
+  add(result(scanned, most, value.grid, value.exact));
+}
+
 }  // namespace smelt::loops

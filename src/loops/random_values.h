@@ -49,6 +49,7 @@ class RandomValues {
   RandomValue integer(RandomValue value, DType dtype);
   void compute();  // adds the result of a random op
   void reduce(int64_t points);
+  void scan(int64_t points);
 
  private:
   RandomValue number(DType dtype);

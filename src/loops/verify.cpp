@@ -115,6 +115,11 @@ class Verifier {
         check(inst.dtype == DType::i64 && argument == DType::i64, "an i64 is checked");
         break;
       case Op::reduce: verify_reduce(inst, argument); break;
+      case Op::scan:
+        check(inner_, "only an inner stage scans");
+        check(is_running(inst.reduction), "no scan combines so");
+        check(inst.dtype == argument && !is_half(argument), "it has a dtype that is not combined");
+        break;
       case Op::select:
         check(argument == DType::b8, "a select asks a b8");
         check(!is_half(inst.dtype), "nothing of half precision is selected");
@@ -142,7 +147,10 @@ class Verifier {
 
   void verify_write(const Inst& inst) {
     check(kernel_.buffers[inst.slot].kind != Buffer::Kind::input, "it writes to an input");
-    if (inst.op == Op::accumulate) check_readable(inst.slot);
+    if (inst.op == Op::accumulate) {
+      check(is_running(inst.reduction), "memory is not combined with so");
+      check_readable(inst.slot);
+    }
     check(dtype_of(inst.args[0]) == inst.dtype, "its argument is not of the buffer's dtype");
     written_[inst.slot] = true;
   }

@@ -1,6 +1,6 @@
-// Losses between two tensors, and their gradients. Not here: binary_cross_entropy, whose kernel
-// refuses inputs outside of [0, 1].
+// Losses between two tensors, and their gradients.
 #include "ops/decompose.h"
+#include "ops/element.h"
 #include "ops/meaning_families.h"
 #include "ops/promotion.h"
 
@@ -92,6 +92,49 @@ bool smooth_loss_backward(DecomposeQuery& q) {
   return true;
 }
 
+// Fails the kernel where the condition does not hold.
+void expect(ElementQuery& q, Expr condition) {
+  const Expr zero = q.constant(DType::i64, int64_t{0}), one = q.constant(DType::i64, int64_t{1});
+  q.builder().check(select(condition, zero, one).value, 1);
+}
+
+// binary_cross_entropy(self, target, weight, reduction), not reduced. Numbers outside of [0, 1] are
+// refused.
+Expr cross_entropy(ElementQuery& q) {
+  const Expr input = q.computed(0), target = q.computed(1);
+  for (const Expr& x : {input, target}) expect(q, (x >= 0.0) & (x <= 1.0));
+  const auto bounded = [](Expr x) { return max(x, -100.0); };
+  const Expr loss = (target - 1.0) * bounded(log1p(-input)) - target * bounded(log(input));
+  return q.is_none(2) ? loss : loss * q.operand(2).to(loss.dtype());
+}
+
+// The kernels of f16 and bf16 round each step.
+Decision allows_cross_entropy(const NodeReader& q) {
+  if (!q.size_at(3).is(kNoReduction)) return Decision::forbid("it is reduced");
+  for (size_t i = 0; i < 3; ++i) {
+    if (!q.is_none(i) && !takes(kReals, q.type(i).dtype)) return Decision::forbid("rounded steps");
+  }
+  return Decision::allow();
+}
+
+bool reduced_cross_entropy(DecomposeQuery& q) {
+  const std::optional<DType> dtype = loss_dtype(q, {0, 1});
+  const std::optional<int64_t> reduction = reduction_at(q, 3);
+  if (!dtype || !reduction || *reduction == kNoReduction || takes(kHalves, q.type(0).dtype))
+    return false;
+  const Term loss =
+      write(q, "aten::binary_cross_entropy", {q.arg(0), q.arg(1), q.arg(2), kNoReduction});
+  give_reduced(q, loss, *reduction);
+  return true;
+}
+
+constexpr Meaning cross_entropy_row() {
+  Meaning row = pointwise("aten::binary_cross_entropy", 2, cross_entropy, 2 * kTranscendental,
+                          allows_cross_entropy);
+  row.decompose = reduced_cross_entropy;
+  return row;
+}
+
 // binary_cross_entropy_backward(grad, input, target, weight, reduction); the kernels of f16 and
 // bf16 round the least denominator to something else
 bool cross_entropy_backward(DecomposeQuery& q) {
@@ -128,6 +171,7 @@ bool cross_entropy_with_logits(DecomposeQuery& q) {
 }
 
 const Meaning kMeanings[] = {
+    cross_entropy_row(),
     {.name = "aten::binary_cross_entropy_backward", .decompose = cross_entropy_backward},
     {.name = "aten::binary_cross_entropy_with_logits", .decompose = cross_entropy_with_logits},
     {.name = "aten::huber_loss", .decompose = smooth_loss<true>},

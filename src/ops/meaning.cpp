@@ -24,7 +24,11 @@ std::vector<Meaning> collect() {
                       view_meanings,
                       gather_meanings,
                       scatter_meanings,
+                      update_meanings,
+                      scan_meanings,
                       pad_meanings,
+                      pool_meanings,
+                      interpolate_meanings,
                       factory_meanings,
                       reduce_meanings,
                       norm_decompositions,
@@ -140,6 +144,29 @@ Decision check_numbers(const NodeReader& q, const Meaning& meaning) {
   return Decision::allow();
 }
 
+// What is asked of every node: one result, tensors and numbers that kernels know.
+Decision check_node(const Graph& graph, const Node& node, const Meaning& meaning) {
+  if (!node.traits.is_pure()) return Decision::forbid("the node has an effect");
+  if (node.results.empty() || node.results[0] < 0) return Decision::forbid("no result");
+  if (!only_first_is_used(graph, node)) return Decision::forbid("more than one result is used");
+  if (!node.traits.view && !graph.type(node.results[0]).offset.is(0))
+    return Decision::forbid("the result is a part of a larger storage");
+  const NodeReader q(graph, node);
+  const auto is_zero = [](const Size& size) { return size.is(0); };
+  if (std::ranges::any_of(q.result().sizes, is_zero)) return Decision::forbid("an empty result");
+  const Device device = q.result().device;
+  if (Decision made = check_tensor(q.result(), device); !made) return made;
+  Decision decision = Decision::allow();
+  if (Decision made = check_unknown(q, meaning); !made) return made;
+  for (const Arg& arg : node.args) {
+    if (Decision made = check_literal(arg); !made) return made;
+    each_ref(arg, [&](Ref ref) {
+      if (decision) decision = check_tensor(graph.type(ref.id), device);
+    });
+  }
+  return decision;
+}
+
 }  // namespace
 
 const Meaning* find_meaning(OpName op) {
@@ -155,32 +182,23 @@ std::span<const Meaning> all_meanings() {
 
 Decision can_lower(const Graph& graph, const Node& node) {
   const Meaning* meaning = find_meaning(node.op);
-  if (meaning == nullptr || (!meaning->element && !meaning->reduction))
+  if (meaning == nullptr || (!meaning->element && !meaning->reduction && !meaning->scan))
     return Decision::forbid("no meaning");
-  if (!node.traits.is_pure()) return Decision::forbid("the node has an effect");
-  if (node.results.empty() || node.results[0] < 0) return Decision::forbid("no result");
-  if (!only_first_is_used(graph, node)) return Decision::forbid("more than one result is used");
-  if (!node.traits.view && !graph.type(node.results[0]).offset.is(0))
-    return Decision::forbid("the result is a part of a larger storage");
+  if (Decision made = check_node(graph, node, *meaning); !made) return made;
   const NodeReader q(graph, node);
-  const auto is_zero = [](const Size& size) { return size.is(0); };
-  if (std::ranges::any_of(q.result().sizes, is_zero)) return Decision::forbid("an empty result");
-  const Device device = q.result().device;
-  if (Decision made = check_tensor(q.result(), device); !made) return made;
-  Decision decision = Decision::allow();
-  if (Decision made = check_unknown(q, *meaning); !made) return made;
-  for (const Arg& arg : node.args) {
-    if (Decision made = check_literal(arg); !made) return made;
-    each_ref(arg, [&](Ref ref) {
-      if (decision) decision = check_tensor(graph.type(ref.id), device);
-    });
-  }
-  if (!decision) return decision;
   if (meaning->pattern == Pattern::pointwise && meaning->element) {
     if (Decision made = check_numbers(q, *meaning); !made) return made;
   }
   if (meaning->allows) return with_literals([&] { return meaning->allows(q); });
   return Decision::allow();
+}
+
+Decision can_update(const Graph& graph, const Node& node) {
+  const Meaning* meaning = find_meaning(node.op);
+  if (meaning == nullptr || !meaning->update) return Decision::forbid("no meaning");
+  if (Decision made = check_node(graph, node, *meaning); !made) return made;
+  const NodeReader q(graph, node);
+  return with_literals([&] { return meaning->update->allows(q); });
 }
 
 DType compute_dtype_of(const NodeReader& q, const Meaning& meaning) {

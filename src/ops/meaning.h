@@ -1,12 +1,15 @@
-// What an op computes, in one of three forms:
+// What an op computes, in one of five forms:
 //   element    one element of the result from elements of the arguments: pointwise ops, views,
 //              gathers, concatenations, factories. Such a node can be part of any kernel.
 //   reduction  elements of the first argument combined over some of its dimensions.
+//   scan       elements of the first argument combined with all before them along a dimension.
+//   update     elements written one after the other into a copy of an argument, or into zeros.
 //   decompose  the node as other nodes, before kernels are made.
 // An op without a meaning, or whose meaning refuses, is called through the dispatcher.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -107,6 +110,24 @@ struct ReductionForm {
 };
 using ReductionRule = ReductionForm (*)(const NodeReader& q);
 
+// A scan along dims[0] has the same form; its argument is cast to the result's dtype first.
+
+// What is written over, or combined with, an argument or zeros.
+struct UpdateForm {
+  Sizes points;                             // one element is written at each, in row-major order
+  std::optional<size_t> base;               // the argument that the result begins as; none: zeros
+  std::optional<loops::Reduction> combine;  // with what is there; none: in its place
+};
+struct UpdatedElement {
+  Indices place;  // in the result
+  Expr element;
+};
+struct UpdateRule {
+  UpdateForm (*form)(const NodeReader& q);
+  UpdatedElement (*write)(ElementQuery& q);  // q.at() is a point
+  Decision (*allows)(const NodeReader& q);
+};
+
 // Writes nodes in the place of one.
 class DecomposeQuery : public NodeReader {
  public:
@@ -135,6 +156,8 @@ struct Meaning {
   Pattern pattern = Pattern::pointwise;
   ElementRule element = nullptr;
   ReductionRule reduction = nullptr;
+  ReductionRule scan = nullptr;
+  const UpdateRule* update = nullptr;  // where the element rule, if there is one, refuses
   DecomposeRule decompose = nullptr;
   // May this node be lowered so (dtypes, literals)? Complex tensors, conj/neg bits, unknown numbers
   // and devices of the results are asked before by can_lower().
@@ -153,8 +176,10 @@ struct Meaning {
 const Meaning* find_meaning(OpName op);
 std::span<const Meaning> all_meanings();
 
-// Can a kernel compute this node? (element or reduction; decompositions are done before)
+// Can a kernel compute this node? (element, reduction or scan; decompositions are done before)
 Decision can_lower(const Graph& graph, const Node& node);
+// Can one compute it by its update rule?
+Decision can_update(const Graph& graph, const Node& node);
 // The dtype a pointwise node computes in.
 DType compute_dtype_of(const NodeReader& q, const Meaning& meaning);
 // The element of result 0 at q.at(), of the result's dtype: asks the op's element rule.

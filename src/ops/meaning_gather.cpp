@@ -3,17 +3,15 @@
 #include <numeric>
 
 #include "ops/element.h"
+#include "ops/index_places.h"
 #include "ops/meaning_families.h"
+#include "ops/update_rules.h"
 
 namespace smelt {
 namespace {
 
 // Concatenations of more parts are chains of comparisons no kernel should make.
 constexpr size_t kMostParts = 8;
-
-bool is_index(const TensorType& type) {
-  return type.dtype == DType::i64 || type.dtype == DType::i32;
-}
 
 // gather(self, dim, index)
 Expr gather(ElementQuery& q) {
@@ -72,63 +70,8 @@ Decision allows_take(const NodeReader& q) {
   return Decision::allow();
 }
 
-// index(self, indices): where the dimensions of the broadcast indices stand in the result.
-struct IndexBlock {
-  size_t first = 0;  // in the result
-  size_t rank = 0;
-};
-
-IndexBlock index_block(const NodeReader& q) {
-  const ArgList& list = q.arg(1).get<ArgList>();
-  IndexBlock block;
-  int runs = 0;
-  for (size_t d = 0; d < list.size(); ++d) {
-    if (!list[d].is<Ref>()) continue;
-    const size_t rank = q.graph().type(list[d].get<Ref>().id).sizes.size();
-    block.rank = std::max(block.rank, rank);
-    const bool begins = d == 0 || !list[d - 1].is<Ref>();
-    if (begins && ++runs == 1) block.first = d;
-  }
-  // Indexed dimensions that do not stand together are put in front.
-  if (runs > 1) block.first = 0;
-  return block;
-}
-
-Expr index(ElementQuery& q) {
-  const ArgList& list = q.arg(1).get<ArgList>();
-  const IndexBlock block = index_block(q);
-  const auto part = [&](const auto& all) {
-    return std::remove_cvref_t<decltype(all)>(all.begin() + block.first,
-                                              all.begin() + block.first + block.rank);
-  };
-  const Indices inside = part(q.at());
-  const Sizes sizes = part(q.result().sizes);
-  Indices place;
-  size_t next = 0;  // of the dimensions that are not indexed
-  for (size_t d = 0; d < q.type(0).sizes.size(); ++d) {
-    if (d < list.size() && list[d].is<Ref>()) {
-      const ValueId tensor = list[d].get<Ref>().id;
-      const Indices at = broadcast_place(q.graph(), inside, sizes, q.graph().type(tensor).sizes);
-      place.push_back(q.checked_index(q.load(tensor, at), q.type(0).sizes[d], true));
-    } else {
-      place.push_back(q.at()[next < block.first ? next : next + block.rank]);
-      ++next;
-    }
-  }
-  return q.load(q.value(0), place);
-}
-
-Decision allows_index(const NodeReader& q) {
-  bool any = false;
-  for (ValueId tensor : q.values(1)) {
-    if (!is_index(q.graph().type(tensor)))
-      return Decision::forbid("indexing by a mask depends on its values");
-    any = true;
-  }
-  if (!any) return Decision::forbid("no indices");
-  if (!all_certainly_positive(q.type(0).sizes)) return Decision::forbid("an index into nothing");
-  return Decision::allow();
-}
+// index(self, indices)
+Expr index(ElementQuery& q) { return q.load(q.value(0), indexed_place(q, q.result().sizes)); }
 
 // index_put(self, [mask], value, accumulate): a scalar where the mask says.
 Expr masked_put(ElementQuery& q) {
@@ -247,14 +190,21 @@ constexpr Meaning gathering(std::string_view name, ElementRule rule,
   return elsewhere(Pattern::gather, name, rule, allows, cost);
 }
 
+// One value where a mask is true; at the places of index tensors it is an update.
+constexpr Meaning putting(std::string_view name) {
+  Meaning row = gathering(name, masked_put, allows_masked_put);
+  row.update = &kIndexPut;
+  return row;
+}
+
 constexpr Meaning kRows[] = {
-    gathering("aten::_unsafe_index.Tensor", index, allows_index),
-    gathering("aten::_unsafe_index_put", masked_put, allows_masked_put),
+    gathering("aten::_unsafe_index.Tensor", index, allows_indices),
+    putting("aten::_unsafe_index_put"),
     gathering("aten::cat", concatenation, allows_concatenation, 4),
     gathering("aten::embedding", embedding, allows_embedding),
     gathering("aten::gather", gather, allows_indexed_dim),
-    gathering("aten::index.Tensor", index, allows_index),
-    gathering("aten::index_put", masked_put, allows_masked_put),
+    gathering("aten::index.Tensor", index, allows_indices),
+    putting("aten::index_put"),
     gathering("aten::index_select", index_select, allows_indexed_dim),
     gathering("aten::stack", stack, allows_stack, 4),
     gathering("aten::take", take, allows_take, 8),

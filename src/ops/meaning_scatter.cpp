@@ -6,6 +6,7 @@
 #include "ops/geometry.h"
 #include "ops/layout.h"
 #include "ops/meaning_families.h"
+#include "ops/update_rules.h"
 #include "ops/view_places.h"
 
 namespace smelt {
@@ -106,9 +107,7 @@ template <Scatter form>
 Expr scatter_one(ElementQuery& q) {
   const Hit hit = hit_row(q);
   const DType dtype = q.result().dtype, between = accumulate_of(dtype);
-  q.set_compute_dtype(dtype);
-  const bool is_number = !q.is_tensor(3) || is_unknown_number(q, 3);
-  const Expr source = is_number ? q.operand(3) : q.load(q.value(3), hit.place);
+  const Expr source = is_number_at(q, 3) ? number_element(q, 3) : q.load(q.value(3), hit.place);
   const Expr written = source.to(between), self = q.load(q.value(0), q.at()).to(between);
   return select(hit.inside, form == Scatter::add ? self + written : written, self);
 }
@@ -122,14 +121,7 @@ Decision allows_scatter_one(const NodeReader& q) {
     if (d != dim && !(index.sizes[d] == self.sizes[d]))
       return Decision::forbid("rows without an index");
   }
-  if (is_unknown_number(q, 3) && !is_floating(self.dtype))
-    return Decision::forbid("a number the dtype may not hold");
-  if (q.is_tensor(3)) return Decision::allow();
-  const bool is_truth = q.arg(3).is<bool>() || (q.arg(3).is<Size>() && q.size_at(3).is_known() &&
-                                                (q.integer(3) == 0 || q.integer(3) == 1));
-  const bool is_known = !q.arg(3).is<Size>() || q.size_at(3).is_known();
-  if (is_truth || (is_floating(self.dtype) && is_known)) return Decision::allow();
-  return Decision::forbid("a number the dtype may not hold");
+  return is_number_at(q, 3) ? allows_number(q, 3) : Decision::allow();
 }
 
 // The element that is loaded in vain must exist.
@@ -152,11 +144,17 @@ constexpr Meaning scatter(std::string_view name, ElementRule rule,
   return elsewhere(Pattern::gather, name, rule, allows, 2);
 }
 
+// With one index per row it is decided element by element; else it is an update.
+constexpr Meaning scatter(std::string_view name, ElementRule rule, const UpdateRule& update) {
+  Meaning row = scatter(name, rule, allows_scatter_one);
+  row.update = &update;
+  return row;
+}
+
 constexpr Meaning kRows[] = {
-    scatter("aten::scatter.src", scatter_one<Scatter::put>, allows_scatter_one),
-    with_numbers(scatter("aten::scatter.value", scatter_one<Scatter::put>, allows_scatter_one),
-                 {3}),
-    scatter("aten::scatter_add", scatter_one<Scatter::add>, allows_scatter_one),
+    scatter("aten::scatter.src", scatter_one<Scatter::put>, kScatterPut),
+    with_numbers(scatter("aten::scatter.value", scatter_one<Scatter::put>, kScatterPut), {3}),
+    scatter("aten::scatter_add", scatter_one<Scatter::add>, kScatterAdd),
     scatter("aten::slice_scatter", slice_scatter, has_elements<1>),
     scatter("aten::select_scatter", select_scatter, has_elements<1>),
     scatter("aten::diagonal_scatter", diagonal_scatter, has_elements<1>),

@@ -92,6 +92,13 @@ Decision max_pool(ShapeQuery& q) {
                      true);
 }
 
+// max_pool2d(self, ..): the values only, as max_pool2d_with_indices gives them
+Decision max_pool_values(ShapeQuery& q) {
+  const Decision made = max_pool<2>(q);
+  if (made) q.results.resize(1);
+  return made;
+}
+
 // avg_pool*(self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 template <int spatial, Format format>
 Decision average_pool(ShapeQuery& q) {
@@ -196,6 +203,7 @@ constexpr OpRow kRows[] = {
     {"aten::avg_pool2d_backward", average_pool_backward<2, kSuggested>},
     {"aten::avg_pool3d", average_pool<3, kPlain>},
     {"aten::avg_pool3d_backward", average_pool_backward<3, kPlain>},
+    {"aten::max_pool2d", max_pool_values},
     {"aten::max_pool2d_with_indices", max_pool<2>},
     {"aten::max_pool2d_with_indices_backward", max_pool_backward<2>},
     {"aten::max_pool3d_with_indices", max_pool<3>},

@@ -18,7 +18,8 @@ using Register = int32_t;
 
 // A kernel ready to run, and how to start it. Its work is cut into units that threads share.
 struct KernelCode {
-  enum class Buffer : uint8_t { input, output, scratch };
+  // An updated one is an output that begins as a copy of an argument, a zeroed one as zeros.
+  enum class Buffer : uint8_t { input, output, updated, zeroed, scratch };
 
   std::string name;
   std::vector<Buffer> buffers;
@@ -42,10 +43,10 @@ struct KernelCode {
 };
 
 struct Step {
-  std::string op;         // "aten::mm", "smelt::write"; of a kernel its name
-  int32_t kernel = -1;    // >= 0: runs that kernel; args are the input buffers in order, results
-                          // the output buffers
-  std::vector<Arg> args;  // Ref is a register
+  std::string op;       // "aten::mm", "smelt::write"; of a kernel its name
+  int32_t kernel = -1;  // >= 0: runs that kernel; args are the input buffers and what updated ones
+                        // begin as, in order, results the buffers that are written
+  std::vector<Arg> args;          // Ref is a register
   std::vector<Register> results;  // -1: not kept
   std::vector<Register> release;  // registers whose tensor nobody reads after this step
   // Of a kernel, per result: the released register whose memory it may take, if nobody else holds

@@ -1,12 +1,14 @@
 // How groups grow. Three things must hold when a node joins a group:
 //
 // 1. It fits the group's domain: it computes one element per point, or one per outer point, or
-//    combines the points over the same dimensions. A group of plain pointwise nodes gets its
-//    reduced dimensions from the first reduction that joins.
+//    combines the points over the same dimensions (at once, or running along them). A group of
+//    plain pointwise nodes gets its reduced dimensions from the first reduction that joins.
 // 2. What it reads of the group it reads at its own point. (A transposed read would need elements
 //    that another point computes.)
 // 3. Nothing outside the group stands between: no unit that reads the group is read by the node.
 //    Every unit keeps the set of all units before it (a bit each), so that this is a lookup.
+//
+// An update writes its points in order, wherever they are: it is a group of its own.
 //
 // For whoever changes it: a group may only be read at its own points (2); units never form a cycle
 // (3); a node never leaves its part of the graph (an effect may have changed what it reads).
@@ -31,6 +33,7 @@ constexpr int64_t kFewRows = 8;
 constexpr int64_t kSmallWork = 32 * 1024;
 
 Sizes sizes_of(const Graph& graph, const Roles& roles, NodeId node) {
+  if (roles.role[node] == Role::update) return roles.update[node]->points;
   const ValueId value = roles.role[node] == Role::reduction
                             ? graph.nodes[node].args[0].get<Ref>().id
                             : graph.nodes[node].results[0];
@@ -70,7 +73,7 @@ bool may_pass_again(const Domain& domain) {
 std::optional<Place> place_in(const Graph& graph, const Roles& roles, NodeId node,
                               const Domain& domain) {
   const Sizes sizes = sizes_of(graph, roles, node);
-  if (roles.role[node] == Role::reduction) {
+  if (roles.form[node]) {
     if (sizes != domain.full || roles.form[node]->dims != domain.reduced) return std::nullopt;
     return Place{.outer = false, .reshaped = false, .at = domain.full_index()};
   }
@@ -106,7 +109,9 @@ Grouping::Grouping(const Graph& graph, const Roles& roles, const ScheduleOptions
     const NodeId node = static_cast<NodeId>(i);
     switch (roles.role[i]) {
       case Role::element:
-      case Role::reduction: add_to_group(node); break;
+      case Role::reduction:
+      case Role::scan: add_to_group(node); break;
+      case Role::update: start_group(node); break;
       case Role::inlined: break;
       case Role::view:
         if (roles.is_tensor(graph, graph.nodes[i].results[0])) add_call(node);
@@ -186,8 +191,7 @@ void Grouping::add_call(NodeId node) {
 
 std::optional<Domain> Grouping::joined_domain(NodeId node, const Group& group) const {
   Domain domain = group.domain;
-  if (roles_.role[node] == Role::reduction && domain.reduced.empty())
-    domain.reduced = roles_.form[node]->dims;
+  if (roles_.form[node] && domain.reduced.empty()) domain.reduced = roles_.form[node]->dims;
   if (place_in(graph_, roles_, node, domain)) return domain;
   // The group's sizes may be the node's merged: all of it moves to the finer domain.
   if (!group.domain.reduced.empty()) return std::nullopt;
@@ -217,13 +221,13 @@ bool Grouping::reads_own_places(const std::vector<Read>& reads, int group,
 }
 
 // Is the node computed while the group passes over its points for the first time, or once per row?
-// Then it reads nothing of the group that a reduction comes before.
+// Then it reads nothing of the group that a reduction or scan comes before.
 bool Grouping::in_first_pass(NodeId node, int group, const Domain& domain) const {
   if (place_in(graph_, roles_, node, domain)->outer) return true;
   return std::ranges::none_of(reads(node, domain), [&](const Read& read) {
     const NodeId producer = graph_.values[read.value].node;
     if (producer < 0 || group_of_[producer] != group) return false;
-    if (roles_.role[producer] == Role::reduction) return true;
+    if (roles_.form[producer]) return true;
     const std::optional<Place> place = place_in(graph_, roles_, producer, domain);
     return !place || place->outer;
   });
@@ -235,10 +239,10 @@ bool Grouping::worth_a_row(NodeId node, int group, const Domain& domain) const {
 
 bool Grouping::try_join(NodeId node, int group) {
   Group& to = groups_[group];
-  if (to.part != roles_.part[node] || static_cast<int>(to.nodes.size()) >= options_.max_fused_nodes)
+  if (to.part != roles_.part[node] || is_update(group) ||
+      static_cast<int>(to.nodes.size()) >= options_.max_fused_nodes)
     return false;
-  if (options_.fusion == Fusion::pointwise &&
-      (roles_.role[node] == Role::reduction || !to.domain.reduced.empty()))
+  if (options_.fusion == Fusion::pointwise && (roles_.form[node] || !to.domain.reduced.empty()))
     return false;
   const std::optional<Domain> domain = joined_domain(node, to);
   if (!domain || !worth_a_row(node, group, *domain)) return false;
@@ -271,7 +275,7 @@ void Grouping::try_merge(int into, int from) {
   Group& a = groups_[into];
   Group& b = groups_[from];
   const UnitId unit_a = unit_of_group_[into], unit_b = unit_of_group_[from];
-  if (a.part != b.part || a.domain.full != b.domain.full ||
+  if (a.part != b.part || is_update(into) || is_update(from) || a.domain.full != b.domain.full ||
       static_cast<int>(a.nodes.size() + b.nodes.size()) > options_.max_fused_nodes)
     return;
   if (!b.domain.reduced.empty() && a.domain.reduced != b.domain.reduced) return;
@@ -327,12 +331,16 @@ void Grouping::add_to_group(NodeId node) {
         try_merge(group, units_[unit].group);
     return;
   }
+  start_group(node);
+}
+
+void Grouping::start_group(NodeId node) {
   Group group;
   group.part = roles_.part[node];
   group.domain.full = sizes_of(graph_, roles_, node);
-  if (roles_.role[node] == Role::reduction) group.domain.reduced = roles_.form[node]->dims;
+  if (roles_.form[node]) group.domain.reduced = roles_.form[node]->dims;
   group.nodes = {node};
-  before = dependencies(node);
+  const std::vector<UnitId> before = dependencies(node);
   const UnitId unit = new_unit(node);
   const int id = static_cast<int>(groups_.size());
   units_[unit].group = id;

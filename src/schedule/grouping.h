@@ -48,6 +48,8 @@ class Grouping {
 
   void add_call(NodeId node);
   void add_to_group(NodeId node);
+  void start_group(NodeId node);
+  bool is_update(int group) const { return roles_.role[groups_[group].nodes[0]] == Role::update; }
   bool try_join(NodeId node, int group);
   void try_merge(int into, int from);
   bool reads_own_places(const std::vector<Read>& reads, int group, const Domain& domain) const;

@@ -39,7 +39,8 @@ class LateNodes {
     if (numbers::is_check(graph_.nodes[node].op)) return true;
     const Traits& traits = graph_.nodes[node].traits;
     if (roles_.role[node] == Role::call) return !traits.effect && !(traits.view && !traits.random);
-    return roles_.role[node] == Role::element && may_fail(graph_, graph_.nodes[node]);
+    const bool may = roles_.role[node] == Role::element || roles_.role[node] == Role::update;
+    return may && may_fail(graph_, graph_.nodes[node]);
   }
 
   // What may fail, and all that it is computed from.

@@ -35,6 +35,12 @@ Expr pull_node(const Graph& graph, const Roles& roles, NodeId node, const Indice
   return element_of(query);
 }
 
+UpdatedElement pull_update(const Graph& graph, const Roles& roles, NodeId node, const Indices& at,
+                           loops::Builder& builder, const ReadElement& read) {
+  Pull query(graph, roles, graph.nodes[node], at, builder, read);
+  return roles.meaning[node]->update->write(query);
+}
+
 std::vector<Read> reads_of(const Graph& graph, const Roles& roles, NodeId node, const Indices& at,
                            const Sizes& outer, const Sizes& inner) {
   loops::Kernel kernel;
@@ -49,10 +55,14 @@ std::vector<Read> reads_of(const Graph& graph, const Roles& roles, NodeId node, 
     const int32_t buffer = builder.add_buffer(dtype, loops::Buffer::Kind::input, 1);
     return Expr{&builder, builder.load(buffer, loops::linear(place, graph.type(value).strides))};
   };
-  if (roles.role[node] == Role::reduction)
-    pull_value(graph, roles, graph.nodes[node].args[0].get<Ref>().id, at, builder, read);
-  else
-    pull_node(graph, roles, node, at, builder, read);
+  switch (roles.role[node]) {
+    case Role::reduction:
+    case Role::scan:
+      pull_value(graph, roles, graph.nodes[node].args[0].get<Ref>().id, at, builder, read);
+      break;
+    case Role::update: pull_update(graph, roles, node, at, builder, read); break;
+    default: pull_node(graph, roles, node, at, builder, read);
+  }
   return reads;
 }
 

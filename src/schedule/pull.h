@@ -19,13 +19,17 @@ Expr pull_value(const Graph& graph, const Roles& roles, ValueId value, const Ind
 Expr pull_node(const Graph& graph, const Roles& roles, NodeId node, const Indices& at,
                loops::Builder& builder, const ReadElement& read);
 
+// What an update node writes at a point.
+UpdatedElement pull_update(const Graph& graph, const Roles& roles, NodeId node, const Indices& at,
+                           loops::Builder& builder, const ReadElement& read);
+
 // A place where a node of a kernel reads a value.
 struct Read {
   ValueId value = -1;
   Indices at;
 };
-// What a node reads to compute its element at `at` (a reduction: the element it combines there) in
-// a kernel of these dimensions.
+// What a node reads to compute its element at `at` (a reduction or scan: the element it combines
+// there; an update: what it writes at that point) in a kernel of these dimensions.
 std::vector<Read> reads_of(const Graph& graph, const Roles& roles, NodeId node, const Indices& at,
                            const Sizes& outer, const Sizes& inner);
 

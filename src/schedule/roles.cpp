@@ -30,7 +30,7 @@ bool is_dense(const TensorType& type) {
 }
 
 Decision fits_kernel(const Graph& graph, const Node& node, const Meaning* meaning) {
-  if (!meaning || (!meaning->element && !meaning->reduction))
+  if (!meaning || (!meaning->element && !meaning->reduction && !meaning->scan && !meaning->update))
     return Decision::forbid("called through the dispatcher");
   if (!node.traits.is_pure()) return Decision::forbid("has effects");
   if (node.results.size() != 1 || node.results[0] < 0)
@@ -43,10 +43,13 @@ Decision fits_kernel(const Graph& graph, const Node& node, const Meaning* meanin
     each_ref(arg, [&](Ref ref) { whole &= !graph.type(ref.id).numel().is(0); });
   if (!whole) return Decision::forbid("takes a tensor without elements");
   if (!node.traits.view && !is_dense(type)) return Decision::forbid("its result is not dense");
-  return can_lower(graph, node);
+  const Decision lowered = can_lower(graph, node);
+  return lowered || !meaning->update ? lowered : can_update(graph, node);
 }
 
 constexpr int kInlineCost = 4;
+// What is computed on the way into an update is computed once for each thread's share of a row.
+constexpr int kInlineIntoUpdate = 16;
 
 // By value: the value whose memory kernels read for it. That is what it is a view of, except where
 // a view shows the same bytes as other elements.
@@ -80,13 +83,19 @@ class Probe final : public ElementQuery {
 }  // namespace
 
 bool may_fail(const Graph& graph, const Node& node) {
-  const Domain domain{.full = graph.type(node.results[0]).sizes, .reduced = {}};
+  const UpdateRule* update = can_lower(graph, node) ? nullptr : find_meaning(node.op)->update;
+  const Domain domain{.full = update ? update->form(NodeReader(graph, node)).points
+                                     : graph.type(node.results[0]).sizes,
+                      .reduced = {}};
   loops::Kernel kernel;
   kernel.outer = domain.full;
   loops::Builder builder(kernel);
   builder.begin_stage(false);
   Probe probe(graph, node, domain.full_index(), builder);
-  element_of(probe);
+  if (update)
+    update->write(probe);
+  else
+    element_of(probe);
   return std::ranges::any_of(kernel.insts, [](const loops::Inst& inst) {
     return inst.op == loops::Op::check ||
            ((inst.op == loops::Op::div || inst.op == loops::Op::mod) && !is_floating(inst.dtype));
@@ -97,6 +106,7 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
     : role(graph.nodes.size(), Role::call),
       meaning(graph.nodes.size()),
       form(graph.nodes.size()),
+      update(graph.nodes.size()),
       looks_through(graph.nodes.size()),
       part(graph.nodes.size()),
       root(memory_of(graph)),
@@ -129,12 +139,16 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
       role[i] = Role::view;
       const NodeId producer = graph.values[root[node.results[0]]].node;
       looks_through[i] = producer >= 0 && (in_kernel(producer) || role[producer] == Role::inlined);
-    } else if (meaning[i]->reduction) {
-      role[i] = Role::reduction;
-      form[i] = meaning[i]->reduction(NodeReader(graph, node));
+    } else if (meaning[i]->reduction || meaning[i]->scan) {
+      role[i] = meaning[i]->reduction ? Role::reduction : Role::scan;
+      form[i] = (meaning[i]->reduction ? meaning[i]->reduction
+                                       : meaning[i]->scan)(NodeReader(graph, node));
     } else if (current > 0 && may_fail(graph, node)) {
       // What is left to do would be done by PyTorch's ops, and the effects a second time.
       refusals.push_back(node.op.str() + ": may fail after an effect");
+    } else if (meaning[i]->update && !can_lower(graph, node)) {
+      role[i] = Role::update;
+      update[i] = meaning[i]->update->form(NodeReader(graph, node));
     } else {
       role[i] = meaning[i]->pattern == Pattern::factory ? Role::inlined : Role::element;
     }
@@ -149,10 +163,13 @@ void Roles::choose_inlined(const Graph& graph) {
   // What is read once per element, and elsewhere than at the reader's own place, is cheapest where
   // it is read.
   for (size_t i = graph.nodes.size(); i-- > 0;) {
-    if (role[i] != Role::element || meaning[i]->cost > kInlineCost) continue;
+    const NodeId id = static_cast<NodeId>(i);
+    if (role[i] != Role::element) continue;
     const ValueId value = graph.nodes[i].results[0];
+    const bool cheap = meaning[i]->cost <= kInlineCost &&
+                       (read_once_elsewhere(graph, value, part[i]) || read_by_update(graph, id));
     // One that may fail is computed whole: eager fails because of any element.
-    if (!is_output[value] && read_once_elsewhere(graph, value, part[i]) &&
+    if (!is_output[value] && cheap &&
         (is_concatenated(graph, value) || !may_fail(graph, graph.nodes[i])))
       role[i] = Role::inlined;
   }
@@ -167,7 +184,7 @@ void Roles::choose_inlined(const Graph& graph) {
 
 bool Roles::is_tensor(const Graph& graph, ValueId view) const {
   return is_output[view] || std::ranges::any_of(readers[view], [&](NodeId reader) {
-           return role[reader] == Role::call ||
+           return takes_tensor(graph, reader, view) ||
                   (role[reader] == Role::view && is_tensor(graph, graph.nodes[reader].results[0]));
          });
 }
@@ -178,7 +195,8 @@ bool Roles::read_by_kernels(const Graph& graph, ValueId value, int in_part) cons
     if (in_part >= 0 && part[reader] != in_part) return false;
     if (role[reader] == Role::view)
       return read_by_kernels(graph, graph.nodes[reader].results[0], in_part);
-    return in_kernel(reader) || role[reader] == Role::inlined;
+    return (in_kernel(reader) || role[reader] == Role::inlined) &&
+           !takes_tensor(graph, reader, value);
   });
 }
 
@@ -196,6 +214,29 @@ bool Roles::is_concatenated(const Graph& graph, ValueId value) const {
     found |= ref.id == value;
   });
   return found && elements == graph.type(reader.results[0]).numel();
+}
+
+ValueId Roles::base_of(const Graph& graph, NodeId node) const {
+  if (role[node] != Role::update || !update[node]->base) return -1;
+  return graph.nodes[node].args[*update[node]->base].get<Ref>().id;
+}
+
+// Is the node read only by an update that takes as many elements, or by what is computed on the way
+// into such a one?
+bool Roles::read_by_update(const Graph& graph, NodeId node) const {
+  int cost = 0;
+  const Size elements = graph.type(graph.nodes[node].results[0]).numel();
+  for (NodeId at = node;;) {
+    const ValueId value = graph.nodes[at].results[0];
+    cost += meaning[at]->cost;
+    if (cost > kInlineIntoUpdate || is_output[value] || readers[value].size() != 1) return false;
+    if (graph.type(value).numel() != elements) return false;
+    at = readers[value][0];
+    if (part[at] != part[node]) return false;
+    if (role[at] == Role::update)
+      return product(update[at]->points) == elements && !takes_tensor(graph, at, value);
+    if (role[at] != Role::inlined && role[at] != Role::view) return false;
+  }
 }
 
 // Is the value read by one gather only, or by slices that show each element at most once?

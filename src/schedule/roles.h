@@ -17,20 +17,26 @@ enum class Role : uint8_t {
   inlined,    // computed by each kernel that reads it
   element,    // part of a kernel, element by element
   reduction,  // part of a kernel
+  scan,       // part of a kernel whose inner dimension it runs along
+  update,     // a kernel of its own
 };
 
 struct Roles {
   Roles(const Graph& graph, const ScheduleOptions& options);
 
-  bool in_kernel(NodeId node) const {
-    return node >= 0 && (role[node] == Role::element || role[node] == Role::reduction);
-  }
+  bool in_kernel(NodeId node) const { return node >= 0 && role[node] >= Role::element; }
   // Looked through by kernels: where does the value come from?
   bool is_transparent(NodeId node) const {
     return node >= 0 &&
            (role[node] == Role::inlined || (role[node] == Role::view && looks_through[node]));
   }
 
+  // What an update's result begins as; -1: zeros, or the node is no update.
+  ValueId base_of(const Graph& graph, NodeId node) const;
+  // Does the node take this value as a tensor, not element by element?
+  bool takes_tensor(const Graph& graph, NodeId node, ValueId value) const {
+    return role[node] == Role::call || base_of(graph, node) == value;
+  }
   // Does anybody need this view's result as a tensor? Kernels read what it shows.
   bool is_tensor(const Graph& graph, ValueId view) const;
   bool read_by_kernels(const Graph& graph, ValueId value, int in_part) const;
@@ -39,7 +45,8 @@ struct Roles {
   // All by node.
   std::vector<Role> role;
   std::vector<const Meaning*> meaning;
-  std::vector<std::optional<ReductionForm>> form;  // of reductions
+  std::vector<std::optional<ReductionForm>> form;  // of reductions and scans
+  std::vector<std::optional<UpdateForm>> update;   // of updates
   // A view of something that a kernel computes: the kernel may be the reader's own.
   std::vector<bool> looks_through;
   // Effects part the graph: a node computes in its own part only. So do late nodes.
@@ -54,6 +61,7 @@ struct Roles {
  private:
   void choose_inlined(const Graph& graph);
   bool is_concatenated(const Graph& graph, ValueId value) const;
+  bool read_by_update(const Graph& graph, NodeId node) const;
 };
 
 // May a kernel that computes the node report failure: an index out of range, an integer divided by

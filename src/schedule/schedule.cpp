@@ -4,6 +4,7 @@
 
 #include "schedule/grouping.h"
 #include "schedule/write_kernel.h"
+#include "schedule/write_update.h"
 
 namespace smelt {
 namespace {
@@ -24,6 +25,7 @@ std::vector<bool> stored_values(const Graph& graph, const Roles& roles, const Gr
     }
     const Group& group = grouping.groups()[unit.kernel];
     for (NodeId node : group.nodes) {
+      if (const ValueId base = roles.base_of(graph, node); base >= 0) need(base);
       for (const Read& read : grouping.reads(node, group.domain)) {
         const NodeId producer = graph.values[read.value].node;
         if (producer < 0 || grouping.group_of(producer) != unit.kernel) need(read.value);
@@ -51,7 +53,10 @@ Schedule make_schedule(const Graph& graph, const ScheduleOptions& options, Recor
       continue;
     }
     schedule.order.push_back({.kernel = static_cast<int32_t>(schedule.kernels.size())});
-    schedule.kernels.push_back(write_kernel(graph, roles, grouping, unit.kernel, stored));
+    const NodeId first = grouping.groups()[unit.kernel].nodes[0];
+    schedule.kernels.push_back(roles.role[first] == Role::update
+                                   ? write_update(graph, roles, first)
+                                   : write_kernel(graph, roles, grouping, unit.kernel, stored));
     fused += schedule.kernels.back().nodes.size();
   }
   const double seconds =

@@ -27,6 +27,7 @@ struct ScheduleOptions {
 struct ScheduledKernel {
   loops::Kernel kernel;
   std::vector<ValueId> buffers;  // per buffer of the kernel; -1 for scratch
+  std::vector<ValueId> bases;    // per buffer: what an updated one begins as; -1: zeros, or none
   std::vector<NodeId> nodes;     // what it computes
 };
 

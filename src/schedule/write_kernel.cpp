@@ -1,7 +1,7 @@
 // A group becomes stages by depth. Depth is how many reductions of the group stand one behind the
 // other before a node: what needs no reduction has depth 0, what reads one of depth 0 has depth 1.
 // Depth d is an outer stage (values per outer point, results of reductions stored) and an inner one
-// (values per point, reductions of depth d).
+// (values per point, reductions and scans of depth d).
 //
 // A value per point that a later stage reads again is computed again there, if that is cheap (its
 // inputs are in the cache by then); else it is kept: read back from the output it is stored to, or
@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "loops/simplify.h"
+#include "schedule/kernel_buffers.h"
 
 namespace smelt {
 namespace {
@@ -32,11 +33,12 @@ class KernelWriter {
         group_id_(group),
         group_(grouping.groups()[group]),
         stored_(stored),
-        builder_(made_.kernel) {}
+        builder_(made_.kernel),
+        buffers_(graph, roles, made_, builder_) {}
 
   ScheduledKernel run() {
     made_.nodes = group_.nodes;
-    made_.kernel.name = name();
+    made_.kernel.name = kernel_name(graph_, group_.nodes);
     made_.kernel.outer = group_.domain.outer();
     made_.kernel.inner = group_.domain.inner();
     for (NodeId node : group_.nodes) place(node);
@@ -59,16 +61,10 @@ class KernelWriter {
     std::vector<ValueId> reads;  // of this group
   };
 
-  std::string name() const {
-    std::string text;
-    for (size_t i = 0; i < group_.nodes.size() && i < 4; ++i) {
-      std::string op = graph_.nodes[group_.nodes[i]].op.str();
-      op = op.substr(op.find("::") + 2);
-      text += (i ? "_" : "") + op.substr(0, op.find('.'));
-    }
-    return text;
-  }
   bool is_reduction(NodeId node) const { return roles_.role[node] == Role::reduction; }
+  // Is there a value only when the stage that computes it has ended? (A scan's could be had before,
+  // but its stage goes point by point, and what reads it need not.)
+  bool ends_stage(NodeId node) const { return roles_.form[node].has_value(); }
   ValueId result(NodeId node) const { return graph_.nodes[node].results[0]; }
   NodeId producer_here(ValueId value) const {
     const NodeId node = graph_.values[value].node;
@@ -84,7 +80,7 @@ class KernelWriter {
       if (producer < 0) continue;
       const Member& before = members_.at(producer);
       member.reads.push_back(read.value);
-      member.depth = std::max(member.depth, before.depth + (is_reduction(producer) ? 1 : 0));
+      member.depth = std::max(member.depth, before.depth + (ends_stage(producer) ? 1 : 0));
       if (!before.place.outer && !is_reduction(producer)) member.cost += before.cost;
     }
     members_.emplace(node, std::move(member));
@@ -170,22 +166,17 @@ class KernelWriter {
     const auto kept = kept_.find(value);
     if (kept == kept_.end()) return;
     if (stored_[value]) {
-      kept->second = buffers_.at(value);
+      kept->second = buffers_.of(value, loops::Buffer::Kind::output);
       return;
     }
-    kept->second = builder_.add_buffer(graph_.type(value).dtype, loops::Buffer::Kind::scratch,
-                                       product(made_.kernel.inner));
-    made_.buffers.push_back(-1);
+    kept->second = buffers_.scratch(graph_.type(value).dtype, product(made_.kernel.inner));
     scratch_.insert(value);
     builder_.store(kept->second, scratch_index(), element.value);
   }
 
   void store(NodeId node, Expr element) {
     const ValueId value = result(node);
-    const TensorType& type = graph_.type(value);
-    const Indices at = result_index(graph_, roles_, node, group_.domain);
-    builder_.store(buffer(value, loops::Buffer::Kind::output), loops::linear(at, type.strides),
-                   element.to(type.dtype).value);
+    buffers_.store(value, result_index(graph_, roles_, node, group_.domain), element);
   }
 
   // --- elements ---
@@ -194,14 +185,26 @@ class KernelWriter {
     const ValueId value = result(node);
     if (const auto found = here_.find(value); found != here_.end())
       return {&builder_, found->second};
-    const Expr element = pull_node(graph_, roles_, node, at, builder_, read_);
+    const Expr element = roles_.role[node] == Role::scan
+                             ? scanned(node)
+                             : pull_node(graph_, roles_, node, at, builder_, read_);
     here_[value] = element.value;
     return element;
   }
 
+  Expr scanned(NodeId node) {
+    const ReductionForm& form = *roles_.form[node];
+    const ValueId argument = graph_.nodes[node].args[0].get<Ref>().id;
+    const DType dtype = graph_.type(result(node)).dtype;
+    const Expr element =
+        pull_value(graph_, roles_, argument, members_.at(node).place.at, builder_, read_);
+    const loops::Val value = element.to(dtype).to(form.accumulate).value;
+    return Expr{&builder_, builder_.scan(form.reduction, value)}.to(dtype);
+  }
+
   Expr read(ValueId value, const Indices& at) {
     const NodeId producer = producer_here(value);
-    if (producer < 0) return load(value, at);
+    if (producer < 0) return buffers_.load(value, at);
     if (const auto known = per_outer_.find(value); known != per_outer_.end())
       return Expr{&builder_, known->second}.to(graph_.type(value).dtype);
     const Member& member = members_.at(producer);
@@ -214,30 +217,6 @@ class KernelWriter {
     return pull(producer, member.place.at);
   }
 
-  // From memory: the value's own, or of what it is a view of.
-  Expr load(ValueId value, const Indices& at) {
-    const ValueId root = roles_.root[value];
-    const TensorType& type = graph_.type(value);
-    const Index index =
-        loops::linear(at, type.strides) + Index(type.offset - graph_.type(root).offset);
-    return {&builder_, builder_.load(buffer(root, loops::Buffer::Kind::input), index)};
-  }
-
-  int32_t buffer(ValueId value, loops::Buffer::Kind kind) {
-    const auto found = buffers_.find(value);
-    if (found != buffers_.end()) return found->second;
-    const int32_t made = builder_.add_buffer(graph_.type(value).dtype, kind, elements(value));
-    made_.buffers.push_back(value);
-    buffers_.emplace(value, made);
-    return made;
-  }
-  // One more than the highest place: of a view's root as far as is known.
-  Size elements(ValueId value) const {
-    const TensorType& type = graph_.type(value);
-    Size last = 0;
-    for (int d = 0; d < type.rank(); ++d) last = last + (type.sizes[d] - 1) * type.strides[d];
-    return last + 1;
-  }
   Index scratch_index() const {
     Indices at;
     for (size_t d = 0; d < made_.kernel.inner.size(); ++d)
@@ -253,10 +232,10 @@ class KernelWriter {
   const std::vector<bool>& stored_;
   ScheduledKernel made_;
   loops::Builder builder_;
+  KernelBuffers buffers_;
   const ReadElement read_ = [this](ValueId value, const Indices& at) { return read(value, at); };
 
   std::map<NodeId, Member> members_;
-  std::map<ValueId, int32_t> buffers_;
   std::map<ValueId, int32_t> kept_;  // the buffer it is read back from, once it is written
   std::set<ValueId> scratch_;        // kept values that have a row of their own
   std::map<ValueId, loops::Val> per_outer_;

@@ -105,17 +105,34 @@ def test_kernels_store_in_place():
 @KERNELS
 def test_what_would_be_copied_is_left_to_the_ops():
     def called(x):
-        x.cumsum_(0)
+        x.lgamma_()
         return x * 2
 
     def one_row(cache, row):
         cache[3].copy_(row)
         return cache.sum()
-    for function, inputs in ((called, normal(20000)), (one_row, normal((100, 100), (100,)))):
+
+    def some_rows(table, rows):
+        table.index_add_(0, torch.tensor([3, 3, 150]), rows)
+        return table.sum()
+    cases = (called, normal(20000)), (one_row, normal((100, 100), (100,))), (some_rows, normal((200, 100), (3, 100)))
+    for function, inputs in cases:
         smelt.reset()
         before = smelt.stats()["ops_native"]
         check(function, inputs)
         assert smelt.stats()["ops_native"] == before, function
+
+
+@KERNELS
+@pytest.mark.parametrize("dim", (0, 1))
+def test_a_running_sum_is_stored_in_place(dim):
+    def function(x):
+        x.cumsum_(dim)
+        return x * 2
+    smelt.reset()
+    before = smelt.stats()["ops_native"]
+    check(function, normal((150, 200)))
+    assert smelt.stats()["ops_native"] != before
 
 
 def test_two_arguments_on_one_memory():

@@ -125,6 +125,8 @@ def elsewhere_calls():
         yield name, x, 1, torch.randint(0, 6, (4, 1, 5)), 0.5 if name == "scatter.value" else floats(4, 6, 5)
     yield "index_put", x, [floats(4, 6) > 1.5], torch.tensor(0.5)
     yield "_unsafe_index_put", x, [floats(4, 6) > 1.5], torch.tensor(0.5)
+    yield from update_calls()
+    yield from window_calls()
     for name in ("_upsample_nearest_exact", "upsample_nearest"):
         yield name + "1d", floats(2, 3, 7), [17]
         yield name + "2d", floats(2, 3, 4, 5), [8, 15]
@@ -137,6 +139,78 @@ def elsewhere_calls():
     yield "unsafe_split_with_sizes", x, [1, 2, 3], 1
     for sizes in ((1,), (33,), (2, 100)):
         yield "where.self", floats(*sizes) > 1.5, floats(*sizes), floats(*sizes)
+
+
+def update_calls():
+    """Several indices at one place, negative ones, broadcast values, columns that threads share."""
+    x, long = floats(4, 6, 5), floats(40, 256)
+    places, rows = torch.tensor([2, 0, -1, 2]), torch.randint(0, 40, (300,))
+    for name in ("index_put", "_unsafe_index_put"):
+        for accumulate in (False, True):
+            yield name, x, [places], floats(4, 6, 5), accumulate
+            yield name, x, [None, places], floats(5), accumulate
+            yield name, x, [places, None, places.view(4, 1) + 1], floats(4, 4, 1), accumulate
+            yield name, x, [places, places], torch.tensor(0.5), accumulate
+        # (Eager's threads race for a place that is written twice.)
+        yield name, long, [torch.randperm(40)[:30]], floats(30, 256), False
+        yield name, long, [rows], floats(300, 256), True
+    yield "index_add", long, 0, rows, floats(300, 256)
+    yield "index_add", x, 1, torch.tensor([3, 3, 0], dtype=torch.int32), floats(4, 3, 5), dict(alpha=2.5)
+    yield "index_copy", x, -1, torch.tensor([4, 1, 1]), floats(4, 6, 3)
+    yield "index_fill.int_Scalar", x, 1, torch.tensor([-2, 0]), 1
+    yield "index_fill.int_Tensor", x, 1, torch.tensor([-2, 0]), torch.tensor(2.5)
+    yield "put", x, torch.tensor([[7, -3], [7, 100]]), floats(4), True
+    yield "scatter_add", long, 0, rows.view(300, 1).expand(300, 256)[:, :200], floats(300, 256)
+    yield "scatter_add", x, 2, torch.randint(0, 5, (3, 6, 9)), floats(4, 6, 9)
+    yield "scatter.src", x, 1, torch.randint(0, 6, (4, 3, 2)), floats(4, 6, 5)
+    yield "scatter.value", x, 0, torch.randint(0, 4, (7, 6, 5)), 1
+    for reduce in ("sum", "prod", "amax", "amin"):
+        for include_self in (True, False):
+            yield "scatter_reduce.two", x, 1, torch.randint(0, 6, (4, 9, 5)), floats(4, 9, 5), reduce, dict(include_self=include_self)
+    for reduce in ("prod", "amax", "amin"):
+        yield "index_reduce", x, 1, torch.tensor([5, 0, 5]), floats(4, 3, 5), reduce
+    ids = torch.randint(0, 40, (3, 50))
+    for width in (1, 5, 256):
+        yield "embedding_dense_backward", floats(3, 50, width), ids, 40, -1, False
+        yield "embedding_dense_backward", floats(3, 50, width), ids, 40, int(ids[0, 0]), False
+    for name in ("cumsum", "cumprod"):
+        for sizes, dim in (((33,), 0), ((3, 100), 0), ((3, 100), 1), ((5, 1, 7), 1), ((2, 300, 3), -2)):
+            yield name, floats(*sizes) - 1, dim
+        yield name, floats(6, 7) > 1.5, 1
+        yield name, torch.randint(-3, 4, (6, 7), dtype=torch.int32), 0, dict(dtype=torch.float64)
+
+
+def window_calls():
+    image, wide = floats(2, 3, 11, 9) - 1, floats(1, 2, 8, 12) - 1
+    windows = (((3, 3), (2, 2), (1, 1)), ((2, 3), (1, 2), (0, 1)), ((2, 2), (3, 3), (0, 0)), ((3, 2), (), (1, 0)))
+    for kernel, stride, pad in windows:
+        for ceil in (False, True):
+            yield "max_pool2d", image, kernel, stride, pad, (1, 1), ceil
+            for include, divisor in ((True, None), (False, None), (True, 5)):
+                args = (kernel, stride, pad, ceil, include, divisor)
+                out = torch.ops.aten.avg_pool2d(image, *args)
+                yield "avg_pool2d", image, *args
+                yield "avg_pool2d_backward", floats(*out.shape), image, *args
+    yield "max_pool2d", image, (2, 2), (2, 1), (0, 0), (2, 3), False
+    yield "avg_pool2d", wide, (2, 3), (2, 3)
+    yield "avg_pool2d", wide.to(memory_format=torch.channels_last), (3, 3), (2, 2), (1, 1)
+    cube = floats(2, 3, 4, 5, 6)
+    yield "avg_pool3d", cube, (2, 2, 2), (1, 2, 2), (1, 0, 1), True, False
+    yield "avg_pool3d_backward", floats(*torch.ops.aten.avg_pool3d(cube, 2, 2).shape), cube, 2, 2, 0, False, True, None
+    yield "max_pool2d_with_indices", wide, (2, 3)
+    out, places = torch.ops.aten.max_pool2d_with_indices(image, (3, 3), (2, 2), (1, 1))
+    yield "max_pool2d_with_indices_backward", floats(*out.shape), image, (3, 3), (2, 2), (1, 1), (1, 1), False, places
+    yield "_adaptive_avg_pool2d", wide, (4, 3)
+    yield "_adaptive_avg_pool2d_backward", floats(1, 2, 4, 3), wide
+    yield "_adaptive_avg_pool3d", floats(2, 3, 4, 6, 2), (2, 3, 2)
+    yield "_adaptive_avg_pool3d_backward", floats(2, 3, 2, 3, 2), floats(2, 3, 4, 6, 2)
+    yield "upsample_nearest1d_backward", floats(2, 3, 8), [8], [2, 3, 4]
+    yield "upsample_nearest2d_backward", floats(2, 3, 8, 10), [8, 10], [2, 3, 4, 5]
+    yield "upsample_nearest3d_backward", floats(1, 2, 4, 8, 3), [4, 8, 3], [1, 2, 2, 2, 3]
+    for weight in (None, floats(7)):
+        for reduction in (0, 1, 2):
+            yield "binary_cross_entropy", torch.rand(5, 7), torch.rand(5, 7), weight, reduction
+    yield "binary_cross_entropy", torch.tensor([0.0, 1.0, 1.0]), torch.tensor([0.0, 0.0, 1.0])
 
 
 def hand_made():

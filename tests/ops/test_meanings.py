@@ -23,8 +23,9 @@ FRAGILE = ("batch_norm", "embedding", "nll_loss", "backward", "_fused_", "scatte
 CONTIGUOUS = ("native_group_norm", "lift_fresh_copy")
 # They share memory with an argument and do not say so.
 UNSAFE_VIEWS = ("aten::_unsafe_view", "aten::unsafe_split")
-# Kernels are not asked for these: the caller gets his own tensor back.
-NEVER_NATIVE = {"aten::lift"}
+# Kernels are not asked for these: the caller gets his own tensor back; the positions of the maxima are wanted as well (the
+# values alone are what max_pool2d comes down to, which is tested by that name).
+NEVER_NATIVE = {"aten::lift", "aten::max_pool2d_with_indices"}
 
 
 @functools.cache

@@ -1,4 +1,5 @@
-// Adding to memory. Where several lanes may meet at one place they take turns, in order.
+// Combining with memory, and running values. Where several lanes may meet at one place they take
+// turns, in order.
 #include "codegen/cpu/arithmetic.h"
 #include "codegen/cpu/casts.h"
 #include "codegen/cpu/emitter.h"
@@ -8,21 +9,23 @@ namespace smelt::cpu {
 
 namespace {
 
-// f16 and bf16 are added as f32.
-Value* add_values(llvm::IRBuilder<>& ir, DType dtype, Value* a, Value* b) {
-  const DType wide = accumulate_of(dtype);
-  Value* sum = emit_arithmetic(ir, Op::add, wide, emit_cast(ir, a, dtype, wide),
-                               emit_cast(ir, b, dtype, wide), nullptr);
-  return emit_cast(ir, sum, wide, dtype);
+// f16 and bf16 are combined as f32.
+Value* combined(llvm::IRBuilder<>& ir, const Inst& inst, Value* old, Value* value) {
+  const DType dtype = inst.dtype, wide = accumulate_of(dtype);
+  Value* result =
+      emit_arithmetic(ir, loops::op_of(inst.reduction), wide, emit_cast(ir, old, dtype, wide),
+                      emit_cast(ir, value, dtype, wide), nullptr);
+  return emit_cast(ir, result, wide, dtype);
 }
 
 }  // namespace
 
-void Emitter::add_to(Value* pointer, DType dtype, Value* value) {
+void Emitter::combine_at(Value* pointer, const Inst& inst, Value* value) {
+  const DType dtype = inst.dtype;
   llvm::Type* element = memory_type(context_, dtype);
   const llvm::Align align(bytes_of(dtype));
   Value* old = from_memory(ir_, ir_.CreateAlignedLoad(element, pointer, align), dtype);
-  ir_.CreateAlignedStore(to_memory(ir_, add_values(ir_, dtype, old, value), dtype), pointer, align);
+  ir_.CreateAlignedStore(to_memory(ir_, combined(ir_, inst, old, value), dtype), pointer, align);
 }
 
 // A loop over the lanes, which lie in memory for that.
@@ -53,7 +56,7 @@ void Emitter::accumulate_lanes(const Inst& inst, const Access& access, int pack,
     pointer = ir_.CreateGEP(element, pointer, offset);
   }
   Value* one = ir_.CreateLoad(element, ir_.CreateGEP(element, values, lane));
-  add_to(pointer, inst.dtype, from_memory(ir_, one, inst.dtype));
+  combine_at(pointer, inst, from_memory(ir_, one, inst.dtype));
   Value* next = ir_.CreateAdd(lane, number(1));
   lane->addIncoming(next, ir_.GetInsertBlock());
   ir_.CreateCondBr(ir_.CreateICmpSLT(next, count), loop, after);
@@ -71,10 +74,10 @@ void Emitter::emit_accumulate(const Inst& inst) {
       Value* pointer = pack_pointer(access, element, pack);
       if (access.walk == Access::Walk::scattered)
         pointer = ir_.CreateGEP(element, pointer, access.offsets[pack]);
-      add_to(pointer, inst.dtype, value);
+      combine_at(pointer, inst, value);
     } else if (apart) {
       Value* old = load_part(inst, access, pack);
-      store_part(inst, access, pack, add_values(ir_, inst.dtype, old, value));
+      store_part(inst, access, pack, combined(ir_, inst, old, value));
     } else if (access.walk == Access::Walk::strided) {
       Access scattered = access;
       scattered.walk = Access::Walk::scattered;
@@ -88,6 +91,19 @@ void Emitter::emit_accumulate(const Inst& inst) {
       accumulate_lanes(inst, access, pack, value);
     }
   }
+}
+
+// The accumulator after this point is the point's value.
+void Emitter::emit_scan(Val value) {
+  accumulate(value);
+  const Accumulator& accumulator = accumulators_[value];
+  const bool by_scalars = lanes_ == 1 && accumulator.scalar.value;
+  Parts parts;
+  for (int pack = 0; pack < packs_; ++pack) {
+    llvm::AllocaInst* slot = (by_scalars ? accumulator.scalar : accumulator.packs[pack]).value;
+    parts.push_back(ir_.CreateLoad(slot->getAllocatedType(), slot));
+  }
+  scopes_[depth()].values[value] = std::move(parts);
 }
 
 }  // namespace smelt::cpu

@@ -47,7 +47,7 @@ struct Access {
   Parts offsets;             // scattered: in elements, per pack
 };
 
-// What a reduction has so far: per pack, and of the scalar remainder.
+// What a reduction or scan has so far: per pack, and of the scalar remainder.
 struct Accumulator {
   struct Slot {
     llvm::AllocaInst* value = nullptr;
@@ -166,10 +166,11 @@ class Emitter {
   // accumulate.cpp
   void emit_accumulate(const Inst& inst);
   void accumulate_lanes(const Inst& inst, const Access& access, int pack, Value* value);
-  void add_to(Value* pointer, DType dtype, Value* value);
+  void combine_at(Value* pointer, const Inst& inst, Value* value);
+  void emit_scan(Val value);
 
   // reductions.cpp
-  void open_accumulator(Val value, bool in_chunks);
+  void open_accumulator(Val value, bool in_chunks, bool by_scalars);
   void close_chunk(const loops::Stage& stage);
   void accumulate(Val value);
   void close_accumulator(Val value);

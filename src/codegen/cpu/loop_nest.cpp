@@ -132,16 +132,17 @@ void Emitter::guarded(Body body) {
 }
 
 void Emitter::emit_inner_stage(const loops::Stage& stage) {
-  auto each_reduce = [&](auto visit) {
-    for (Val v = stage.begin; v < stage.end; ++v)
-      if (kernel_.insts[v].op == Op::reduce) visit(v);
-  };
   const bool in_chunks = chunk_of(stage) > 0;
-  each_reduce([&](Val v) { open_accumulator(v, in_chunks); });
+  const bool scans = has_scan(kernel_, stage);
+  for (Val v = stage.begin; v < stage.end; ++v)
+    if (kernel_.insts[v].op == Op::reduce || kernel_.insts[v].op == Op::scan)
+      open_accumulator(v, in_chunks, scans);
   const bool empty = std::any_of(kernel_.inner.begin(), kernel_.inner.end(),
                                  [](const Size& size) { return size.is(0); });
   if (!empty) guarded([&] { emit_inner_loops(stage, static_cast<int>(kernel_.outer.size())); });
-  each_reduce([&](Val v) { part_ == Part::slices ? store_slice(v) : close_accumulator(v); });
+  for (Val v = stage.begin; v < stage.end; ++v)
+    if (kernel_.insts[v].op == Op::reduce)
+      part_ == Part::slices ? store_slice(v) : close_accumulator(v);
 }
 
 // Where a stage adds up many floating values, it does so in chunks whose sums are added up in turn:
@@ -167,7 +168,13 @@ int Emitter::innermost_dim() const {
 
 void Emitter::emit_innermost_loop(const loops::Stage& stage) {
   const int dim = innermost_dim();
+  // A scan along the vector dimension needs its points one after the other.
+  const bool scans = has_scan(kernel_, stage);
   auto walk = [&](const Range& range) {
+    if (dim == plan_.vector_dim && scans)
+      return counted_loop(range.begin, range.end, 1, [&](Value* i) {
+        vector_step(i, 1, 1, nullptr, [&] { emit_body(stage); });
+      });
     if (dim == plan_.vector_dim)
       return vector_loop(range, stream_lead(stage), [&] { emit_body(stage); });
     counted_loop(range.begin, range.end, 1, [&](Value* i) {
@@ -224,6 +231,7 @@ void Emitter::emit_body(const loops::Stage& stage) {
         pending.push_back(&inst);
         break;
       case Op::reduce: accumulate(v); break;
+      case Op::scan: emit_scan(v); break;
       default:
         if (can_fail(inst.op, inst.dtype)) parts_of(v);
         break;

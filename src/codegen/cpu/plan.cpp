@@ -72,6 +72,7 @@ std::vector<uint64_t> dependences(const Kernel& kernel, int vector_dim) {
         bits = bit_of(kPoint) | (bit_of(outer) - 1);
         continue;
       }
+      if (inst.op == Op::scan) bits = bit_of(kPoint) | bit_of(kBody) | (bit_of(kernel.dims()) - 1);
       const bool may_not_run_early = inst.op == Op::load || can_fail(inst.op, inst.dtype);
       if (stage.inner && guard && may_not_run_early) bits |= bit_of(kGuard);
       if (inst.op == Op::load && kernel.buffers[inst.slot].kind != Buffer::Kind::input) {
@@ -92,7 +93,8 @@ double access_cost(const Inst& inst, const std::vector<uint64_t>& depends, int d
     if (term.atom.kind == loops::Atom::Kind::dim) {
       if (term.atom.id == dim && !term.stride.is(1)) return lanes;
     } else if (term.atom.kind == loops::Atom::Kind::value) {
-      if (depends[term.atom.id] & bit_of(dim)) return 1.5 * lanes;
+      // Lanes that may meet take turns: a loop of their own.
+      if (depends[term.atom.id] & bit_of(dim)) return (inst.op == Op::accumulate ? 6 : 1.5) * lanes;
     } else if (depends_of(*term.atom.inner, depends) & bit_of(dim)) {
       return 4 * lanes;
     }
@@ -102,18 +104,22 @@ double access_cost(const Inst& inst, const std::vector<uint64_t>& depends, int d
 
 struct Weights {
   double inner = 0, outer = 0;  // of the instructions of inner stages, and of the others
+  double serial = 0;            // of stages that scan along the vector dimension
   int reduces = 0;
 };
 
 Weights weigh(const Kernel& kernel, const std::vector<uint64_t>& depends, int dim, int lanes) {
   Weights weights;
+  const bool across = dim >= static_cast<int>(kernel.outer.size());
   for (const loops::Stage& stage : kernel.stages) {
+    const bool serial = across && has_scan(kernel, stage);
     for (Val v = stage.begin; v < stage.end; ++v) {
       const Inst& inst = kernel.insts[v];
       const bool varies = dim >= 0 && (depends[v] & bit_of(dim));
-      const double cost = is_memory(inst) ? (dim < 0 ? 1 : access_cost(inst, depends, dim, lanes))
-                                          : arithmetic_cost(inst) * (varies || dim < 0 ? 1 : 0.25);
-      (stage.inner ? weights.inner : weights.outer) += cost;
+      const double cost = is_memory(inst)
+                              ? (dim < 0 || serial ? 1 : access_cost(inst, depends, dim, lanes))
+                              : arithmetic_cost(inst) * (varies || dim < 0 ? 1 : 0.25);
+      (serial ? weights.serial : stage.inner ? weights.inner : weights.outer) += cost;
       weights.reduces += inst.op == Op::reduce;
     }
   }
@@ -131,7 +137,7 @@ double point_cost(const Kernel& kernel, int dim, int lanes) {
   const double extent = extent_of(kernel, dim);
   const double steps = std::ceil(extent / lanes);
   if (dim >= outer)
-    return weights.outer + 12 * weights.reduces +
+    return weights.outer + 12 * weights.reduces + weights.serial * inner_points +
            weights.inner * inner_points * steps / std::max(extent, 1.0);
   return (weights.outer + weights.inner * inner_points) * steps / std::max(extent, 1.0);
 }
@@ -155,20 +161,45 @@ int choose_lanes(const Kernel& kernel, int bits) {
   return bits / 8 / bytes;
 }
 
-// With sums into memory, vectors may not change the order of what may meet at one place.
+// Does it write where other points may write, too?
+bool is_update(const Inst& inst) {
+  return inst.op == Op::accumulate || (inst.op == Op::store && inst.index.uses_values());
+}
+
+// With scans, and updates of memory, vectors may not change the order of what may meet at one
+// place.
 bool order_allows(const Kernel& kernel, int dim) {
   const int outer = static_cast<int>(kernel.outer.size());
-  std::vector<int> adds(kernel.buffers.size(), 0);
+  std::vector<int> updates(kernel.buffers.size(), 0);
   bool some = false;
   for (const Inst& inst : kernel.insts)
-    if (inst.op == Op::accumulate) ++adds[inst.slot], some = true;
+    if (is_update(inst)) ++updates[inst.slot], some = true;
+  const bool scans =
+      std::ranges::any_of(kernel.insts, [](const Inst& inst) { return inst.op == Op::scan; });
+  if (scans && dim >= outer && dim != kernel.dims() - 1) return false;
   if (!some && !kernel.ordered) return true;
   if (kernel.ordered && dim < outer && (!kernel.inner.empty() || dim != outer - 1)) return false;
   if (dim >= outer && dim != kernel.dims() - 1) return false;
   if (dim < outer && !kernel.inner.empty()) return false;
   for (const Inst& inst : kernel.insts)
-    if (is_memory(inst) && adds[inst.slot] && (inst.op != Op::accumulate || adds[inst.slot] > 1))
+    if (is_memory(inst) && updates[inst.slot] && (!is_update(inst) || updates[inst.slot] > 1))
       return false;
+  return true;
+}
+
+// Rows that are scanned side by side, by the lanes of a vector, are read and written by strides.
+// That costs less than waiting for the sum before only where elements have 4 bytes (measured).
+bool strides_pay(const Kernel& kernel, int dim) {
+  if (dim >= static_cast<int>(kernel.outer.size())) return true;
+  for (const loops::Stage& stage : kernel.stages) {
+    if (!has_scan(kernel, stage)) continue;
+    for (Val v = stage.begin; v < stage.end; ++v) {
+      const Inst& inst = kernel.insts[v];
+      if (!is_memory(inst) || bytes_of(inst.dtype) == 4) continue;
+      const auto stride = inst.index.stride_of(dim);
+      if (!stride || !(stride->is(0) || stride->is(1))) return false;
+    }
+  }
   return true;
 }
 
@@ -176,7 +207,8 @@ void choose_vector_dim(const Kernel& kernel, int lanes, Plan& plan) {
   if (lanes <= 1) return;
   double best = point_cost(kernel, -1, 1);
   for (int dim = kernel.dims(); dim-- > 0;) {
-    if (kernel.extent(dim).is(0) || kernel.extent(dim).is(1) || !order_allows(kernel, dim))
+    if (kernel.extent(dim).is(0) || kernel.extent(dim).is(1) || !order_allows(kernel, dim) ||
+        !strides_pay(kernel, dim))
       continue;
     const double cost = point_cost(kernel, dim, lanes);
     if (cost >= best) continue;
@@ -289,6 +321,11 @@ void choose_units(const Kernel& kernel, Plan& plan) {
 }
 
 }  // namespace
+
+bool has_scan(const Kernel& kernel, const loops::Stage& stage) {
+  return std::any_of(kernel.insts.begin() + stage.begin, kernel.insts.begin() + stage.end,
+                     [](const Inst& inst) { return inst.op == Op::scan; });
+}
 
 bool needs_guard(const Kernel& kernel) {
   return std::any_of(kernel.inner.begin(), kernel.inner.end(),

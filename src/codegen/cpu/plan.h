@@ -59,6 +59,7 @@ Plan make_plan(const loops::Kernel& kernel, const CpuOptions& options, const Hos
 
 // The dimensions and instructions an index is made of, by what is known of instructions so far.
 uint64_t depends_of(const loops::Index& index, const std::vector<uint64_t>& of_values);
+bool has_scan(const loops::Kernel& kernel, const loops::Stage& stage);
 // Must the inner stages be skipped if a size turns out to be 0?
 bool needs_guard(const loops::Kernel& kernel);
 

@@ -56,19 +56,20 @@ bool is_injective(const Kernel& kernel, const loops::Index& index) {
   return true;
 }
 
-// One pass over the inner points, of which none needs what another has written.
+// One pass over the inner points, of which none needs what another has found or written.
 bool can_slice(const Kernel& kernel, const Plan& plan) {
   if (kernel.ordered || kernel.inner.empty() || plan.tile_dim >= 0) return false;
   if (!all_known(kernel.outer) || !all_known(kernel.inner)) return false;
-  for (const Buffer& buffer : kernel.buffers)  // a thread's own: what it writes others can't read
-    if (buffer.kind == Buffer::Kind::scratch) return false;
+  // Scratch is a thread's own: what it writes others can't read. Updates have an order.
+  for (const Buffer& buffer : kernel.buffers)
+    if (buffer.kind == Buffer::Kind::scratch || buffer.kind == Buffer::Kind::updated) return false;
   int inner = 0, reductions = 0;
   for (const loops::Stage& stage : kernel.stages) {
     inner += stage.inner;
     for (Val v = stage.begin; v < stage.end; ++v) {
       const Inst& inst = kernel.insts[v];
       reductions += inst.op == Op::reduce;
-      if (inst.op == Op::accumulate) return false;
+      if (inst.op == Op::accumulate || inst.op == Op::scan) return false;
       if (inst.op == Op::load && kernel.buffers[inst.slot].kind != Buffer::Kind::input)
         return false;
       if (inst.op == Op::store && stage.inner && !is_injective(kernel, inst.index)) return false;
@@ -101,6 +102,7 @@ void choose_streams(const Kernel& kernel, const CpuOptions& options, const HostT
   std::vector<bool> streamed = plan.streamed;
   Size bytes = 0;
   for (const loops::Stage& stage : kernel.stages) {
+    if (has_scan(kernel, stage)) return;  // goes point by point
     for (Val v = stage.begin; v < stage.end; ++v) {
       const Inst& inst = kernel.insts[v];
       if (inst.op != Op::store || kernel.buffers[inst.slot].kind != Buffer::Kind::output ||

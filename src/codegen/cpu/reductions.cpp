@@ -69,15 +69,18 @@ Accumulator::Slot Emitter::new_slot(const Inst& inst, int lanes) {
   return made;
 }
 
-void Emitter::open_accumulator(Val value, bool in_chunks) {
+// `by_scalars`: the stage is walked so throughout.
+void Emitter::open_accumulator(Val value, bool in_chunks, bool by_scalars) {
   const Inst& inst = kernel_.insts[value];
   Accumulator accumulator;
   const bool across = plan_.vector_dim >= 0 && !plan_.outer_vector;
   const int lanes = across ? plan_.lanes : lanes_;
   const int packs = across ? plan_.packs : packs_;
   for (int pack = 0; pack < packs; ++pack) accumulator.packs.push_back(new_slot(inst, lanes));
-  if (across && lanes > 1 && !plan_.masked_tail) accumulator.scalar = new_slot(inst, 1);
-  if (in_chunks && inst.reduction == Reduction::sum && is_floating(inst.dtype))
+  if (across && lanes > 1 && (by_scalars || !plan_.masked_tail))
+    accumulator.scalar = new_slot(inst, 1);
+  if (in_chunks && inst.op == Op::reduce && inst.reduction == Reduction::sum &&
+      is_floating(inst.dtype))
     for (int pack = 0; pack < packs; ++pack) accumulator.totals.push_back(new_slot(inst, lanes));
   accumulators_[value] = std::move(accumulator);
 }

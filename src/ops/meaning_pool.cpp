@@ -1,0 +1,394 @@
+// Pooling. A window that slides is written out, element by element; windows that lie side by side
+// are dimensions of a view, which is reduced.
+#include <algorithm>
+#include <functional>
+
+#include "ops/decompose.h"
+#include "ops/element.h"
+#include "ops/layout.h"
+#include "ops/meaning_families.h"
+
+namespace smelt {
+namespace {
+
+// A larger window is a loop in PyTorch's kernel, and should be one.
+constexpr int64_t kMostOffsets = 32;
+
+// Along one dimension.
+struct Window {
+  int64_t kernel = 1, stride = 1, pad = 0, dilation = 1;
+  int64_t input = 1, output = 1;  // sizes
+
+  // Does some window leave the input?
+  bool leaves() const {
+    return pad > 0 || (output - 1) * stride + (kernel - 1) * dilation >= input;
+  }
+  bool lies_side_by_side() const {
+    return kernel == stride && pad == 0 && dilation == 1 && input == output * kernel;
+  }
+};
+using Windows = std::vector<Window>;  // of the last dimensions
+
+// The lists of a pooling op; one number stands for all dimensions.
+struct WindowArgs {
+  size_t kernel, stride, pad;
+  std::optional<size_t> dilation;
+};
+
+// Nothing where a size is not known.
+std::optional<Windows> windows_of(const NodeReader& q, const WindowArgs& args,
+                                  const TensorType& input, const TensorType& output, int spatial) {
+  const auto at = [&](size_t arg, int d, int64_t otherwise) {
+    const std::vector<int64_t> list = q.integers(arg);
+    return list.empty() ? otherwise : list.size() == 1 ? list[0] : list[d];
+  };
+  Windows windows;
+  for (int d = 0; d < spatial; ++d) {
+    const Size& from = input.sizes[input.rank() - spatial + d];
+    const Size& to = output.sizes[output.rank() - spatial + d];
+    if (!from.is_known() || !to.is_known()) return std::nullopt;
+    Window window;
+    window.kernel = at(args.kernel, d, 1);
+    window.stride = at(args.stride, d, window.kernel);
+    window.pad = at(args.pad, d, 0);
+    if (args.dilation) window.dilation = at(*args.dilation, d, 1);
+    window.input = from.known();
+    window.output = to.known();
+    windows.push_back(window);
+  }
+  return windows;
+}
+
+int64_t offsets_in(const Windows& windows) {
+  int64_t count = 1;
+  for (const Window& window : windows) count *= window.kernel;
+  return count;
+}
+
+// Visits all tuples of numbers below the limits, the last one fastest.
+void each_offset(const std::vector<int64_t>& limits,
+                 const std::function<void(const std::vector<int64_t>&)>& visit) {
+  std::vector<int64_t> offset(limits.size(), 0);
+  for (;;) {
+    visit(offset);
+    size_t d = limits.size();
+    while (d > 0 && ++offset[d - 1] == limits[d - 1]) offset[--d] = 0;
+    if (d == 0) return;
+  }
+}
+
+std::vector<int64_t> kernels_of(const Windows& windows) {
+  std::vector<int64_t> kernels;
+  for (const Window& window : windows) kernels.push_back(window.kernel);
+  return kernels;
+}
+
+// A conjunction that may be empty.
+struct Condition {
+  Expr all;
+  void add(Expr one) { all = all.builder ? all & one : one; }
+};
+
+Index offset_index(const Index& at, const Window& window, int64_t offset) {
+  return at * Size(window.stride) + Index(Size(offset * window.dilation - window.pad));
+}
+
+// --- averages ---
+
+struct Divisor {
+  bool includes_pad = true;
+  std::optional<int64_t> given;
+};
+
+// (.., ceil_mode, count_include_pad, divisor_override), the second at argument `first`.
+Divisor divisor_of(const NodeReader& q, size_t first) {
+  Divisor divisor{.includes_pad = q.boolean(first, true), .given = std::nullopt};
+  if (!q.is_none(first + 1)) divisor.given = q.integer(first + 1);
+  return divisor;
+}
+
+// What the sum of the window that begins at `at` is divided by.
+Expr divisor_at(ElementQuery& q, const Windows& windows, const Divisor& divisor,
+                std::span<const Index> at, DType dtype) {
+  if (divisor.given) return q.constant(dtype, *divisor.given);
+  int64_t known = 1;
+  Expr count;
+  for (size_t d = 0; d < windows.size(); ++d) {
+    const Window& w = windows[d];
+    const int64_t last = (w.output - 1) * w.stride - w.pad + w.kernel;
+    const bool whole = divisor.includes_pad ? last <= w.input + w.pad : !w.leaves();
+    if (whole) {
+      known *= w.kernel;
+      continue;
+    }
+    const Expr begin = q.index_value(offset_index(at[d], w, 0));
+    Expr end = min(begin + static_cast<double>(w.kernel), static_cast<double>(w.input + w.pad));
+    Expr length = end - begin;
+    if (!divisor.includes_pad) length = min(end, static_cast<double>(w.input)) - max(begin, 0.0);
+    count = count.builder ? count * length : length;
+  }
+  if (!count.builder) return q.constant(dtype, known);
+  return (known == 1 ? count : count * static_cast<double>(known)).to(dtype);
+}
+
+// avg_pool*(self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+constexpr WindowArgs kPoolArgs{1, 2, 3, std::nullopt};
+
+template <int spatial>
+Expr average_pool(ElementQuery& q) {
+  const Windows windows = *windows_of(q, kPoolArgs, q.type(0), q.result(), spatial);
+  const size_t lead = q.at().size() - spatial;
+  const DType wide = accumulate_of(q.result().dtype);
+  Expr total;
+  each_offset(kernels_of(windows), [&](const std::vector<int64_t>& offset) {
+    Indices place = q.at();
+    Condition inside;
+    for (size_t d = 0; d < windows.size(); ++d) {
+      const Window& w = windows[d];
+      const Index index = offset_index(q.at()[lead + d], w, offset[d]);
+      if (offset[d] < w.pad) inside.add(is_at_least(q, index, 0));
+      if ((w.output - 1) * w.stride - w.pad + offset[d] >= w.input)
+        inside.add(is_below(q, index, w.input));
+      place[lead + d] = clamped_index(q, index, w.input);
+    }
+    Expr element = q.load(q.value(0), place).to(wide);
+    if (inside.all.builder) element = select(inside.all, element, 0.0);
+    total = total.builder ? total + element : element;
+  });
+  const std::span<const Index> at = std::span(q.at()).subspan(lead);
+  return total / divisor_at(q, windows, divisor_of(q, 5), at, wide);
+}
+
+// (grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+constexpr WindowArgs kGradientArgs{2, 3, 4, std::nullopt};
+
+// How many windows may have one element of the input, along a dimension.
+std::vector<int64_t> covers_of(const Windows& windows) {
+  std::vector<int64_t> covers;
+  for (const Window& w : windows)
+    covers.push_back(std::min(w.output, (w.kernel + w.stride - 1) / w.stride));
+  return covers;
+}
+
+// The sum over the windows that have the element.
+template <int spatial>
+Expr average_pool_gradient(ElementQuery& q) {
+  const Windows windows = *windows_of(q, kGradientArgs, q.type(1), q.type(0), spatial);
+  const size_t lead = q.at().size() - spatial;
+  const DType wide = accumulate_of(q.result().dtype);
+  const Divisor divisor = divisor_of(q, 6);
+  Expr total;
+  each_offset(covers_of(windows), [&](const std::vector<int64_t>& back) {
+    Indices place = q.at();
+    Condition inside;
+    for (size_t d = 0; d < windows.size(); ++d) {
+      const Window& w = windows[d];
+      const Index from = q.at()[lead + d] + Index(Size(w.pad));
+      const Index number = quotient(from, w.stride, q.extents()) - Index(Size(back[d]));
+      const Index inner = remainder(from, w.stride, q.extents());
+      if (back[d] > 0) inside.add(is_at_least(q, number, 0));
+      if ((w.input - 1 + w.pad) / w.stride - back[d] >= w.output)
+        inside.add(is_below(q, number, w.output));
+      const int64_t left = w.kernel - back[d] * w.stride;  // of the window behind its begin
+      if (left < w.stride) inside.add(is_below(q, inner, left));
+      place[lead + d] = clamped_index(q, number, w.output);
+    }
+    Expr element = q.load(q.value(0), place).to(wide);
+    const std::span<const Index> at = std::span(place).subspan(lead);
+    element = element / divisor_at(q, windows, divisor, at, wide);
+    if (inside.all.builder) element = select(inside.all, element, 0.0);
+    total = total.builder ? total + element : element;
+  });
+  return total;
+}
+
+Decision allows_windows(const std::optional<Windows>& windows) {
+  if (!windows) return Decision::forbid("the sizes of the image are not known");
+  if (offsets_in(*windows) > kMostOffsets) return Decision::forbid("a large window");
+  return Decision::allow();
+}
+
+template <int spatial>
+Decision allows_average(const NodeReader& q) {
+  return allows_windows(windows_of(q, kPoolArgs, q.type(0), q.result(), spatial));
+}
+
+template <int spatial>
+Decision allows_average_gradient(const NodeReader& q) {
+  return allows_windows(windows_of(q, kGradientArgs, q.type(1), q.type(0), spatial));
+}
+
+// --- maxima ---
+
+// max_pool2d(self, kernel_size, stride, padding, dilation, ceil_mode)
+constexpr WindowArgs kMaxArgs{1, 2, 3, 4};
+
+// Beside the input there is -infinity. An element that a window of neighbours would have there is
+// replaced by the input's last one, which it has as well.
+template <int spatial>
+Expr max_pool(ElementQuery& q) {
+  const Windows windows = *windows_of(q, kMaxArgs, q.type(0), q.result(), spatial);
+  const size_t lead = q.at().size() - spatial;
+  const DType wide = accumulate_of(q.result().dtype);
+  Expr most;
+  each_offset(kernels_of(windows), [&](const std::vector<int64_t>& offset) {
+    Indices place = q.at();
+    for (size_t d = 0; d < windows.size(); ++d) {
+      const Index index = offset_index(q.at()[lead + d], windows[d], offset[d]);
+      place[lead + d] = clamped_index(q, index, windows[d].input);
+    }
+    const Expr element = q.load(q.value(0), place).to(wide);
+    most = most.builder ? max(most, element) : element;
+  });
+  return most;
+}
+
+template <int spatial>
+Decision allows_max(const NodeReader& q) {
+  const auto windows = windows_of(q, kMaxArgs, q.type(0), q.result(), spatial);
+  if (Decision made = allows_windows(windows); !made) return made;
+  const bool apart =
+      std::ranges::any_of(*windows, [](const Window& w) { return w.dilation > 1 && w.leaves(); });
+  if (apart) return Decision::forbid("a window with gaps at the border");
+  return Decision::allow();
+}
+
+// max_pool2d_with_indices_backward(grad_output, self, kernel_size, stride, padding, dilation,
+// ceil_mode, indices): an index is a place in the last two dimensions as one.
+UpdateForm max_gradient_form(const NodeReader& q) {
+  return {.points = q.type(0).sizes, .base = std::nullopt, .combine = loops::Reduction::sum};
+}
+
+UpdatedElement max_gradient(ElementQuery& q) {
+  const Sizes& sizes = q.result().sizes;
+  const Sizes image(sizes.end() - 2, sizes.end());
+  const Index flat = q.checked_index(q.load(q.value(7), q.at()), product(image), false);
+  Indices place(q.at().begin(), q.at().end() - 2);
+  for (const Index& index : loops::unravel(flat, image, q.extents())) place.push_back(index);
+  return {place, q.load(q.value(0), q.at())};
+}
+
+// Walked image by image, which suits a layout of images only.
+Decision allows_max_gradient(const NodeReader& q) {
+  if (q.result().strides != contiguous_strides(q.result().sizes))
+    return Decision::forbid("channels are next to each other");
+  return Decision::allow();
+}
+
+constexpr UpdateRule kMaxGradient{max_gradient_form, max_gradient, allows_max_gradient};
+
+// --- windows side by side ---
+
+// The input with two dimensions for each one that is pooled: the window's number, and inside.
+Term window_view(Term input, const Windows& windows, Dims& inside) {
+  const size_t lead = input.type().sizes.size() - windows.size();
+  Sizes sizes(input.type().sizes.begin(), input.type().sizes.begin() + lead);
+  for (const Window& w : windows) {
+    sizes.emplace_back(w.output);
+    inside.push_back(static_cast<int64_t>(sizes.size()));
+    sizes.emplace_back(w.kernel);
+  }
+  return view(input, sizes);
+}
+
+bool lie_side_by_side(const std::optional<Windows>& windows) {
+  return windows && std::ranges::all_of(*windows, &Window::lies_side_by_side);
+}
+
+bool average_side_by_side(DecomposeQuery& q, const Windows& windows, int64_t divisor) {
+  Dims inside;
+  const Term viewed = window_view(wide_argument(q, 0), windows, inside);
+  give(q, 0, sum(viewed, inside, false) / static_cast<double>(divisor));
+  return true;
+}
+
+template <int spatial>
+bool average_apart(DecomposeQuery& q) {
+  const auto windows = windows_of(q, kPoolArgs, q.type(0), q.result(), spatial);
+  if (!lie_side_by_side(windows)) return false;
+  return average_side_by_side(q, *windows, divisor_of(q, 5).given.value_or(offsets_in(*windows)));
+}
+
+// Windows whose sizes are all the same.
+std::optional<Windows> even_windows(const TensorType& input, const TensorType& output,
+                                    int spatial) {
+  Windows windows;
+  for (int d = 0; d < spatial; ++d) {
+    const auto from = input.sizes[input.rank() - spatial + d].as_known();
+    const auto to = output.sizes[output.rank() - spatial + d].as_known();
+    if (!from || !to || *to < 1 || *from % *to != 0) return std::nullopt;
+    const int64_t length = *from / *to;
+    windows.push_back({.kernel = length, .stride = length, .input = *from, .output = *to});
+  }
+  return windows;
+}
+
+// _adaptive_avg_pool*(self, output_size)
+template <int spatial>
+bool adaptive_average(DecomposeQuery& q) {
+  const auto windows = even_windows(q.type(0), q.result(), spatial);
+  return windows && average_side_by_side(q, *windows, offsets_in(*windows));
+}
+
+// _adaptive_avg_pool*_backward(grad_output, self): each element of a window gets its share.
+template <int spatial>
+bool adaptive_average_gradient(DecomposeQuery& q) {
+  const auto windows = even_windows(q.type(1), q.type(0), spatial);
+  if (!windows) return false;
+  Term grad = wide_argument(q, 0) / static_cast<double>(offsets_in(*windows));
+  Sizes sizes = q.type(0).sizes;
+  const size_t lead = sizes.size() - spatial;
+  for (int d = 0; d < spatial; ++d) {
+    const size_t at = lead + 2 * d + 1;
+    grad = unsqueeze(grad, static_cast<int64_t>(at));
+    sizes.insert(sizes.begin() + static_cast<ptrdiff_t>(at), Size((*windows)[d].kernel));
+  }
+  ArgList expanded;
+  for (const Size& size : sizes) expanded.emplace_back(size);
+  grad = write(q, "aten::expand", {grad.ref(), std::move(expanded), false});
+  grad = write(q, "aten::clone", {grad.ref(), kContiguous});
+  give_viewed(q, 0, cast(grad, q.result().dtype));
+  return true;
+}
+
+// The values only: of windows side by side by a reduction, else by an op that has no indices.
+bool max_pool_values(DecomposeQuery& q) {
+  if (!is_wanted(q, 0) || is_wanted(q, 1)) return false;
+  const auto windows = windows_of(q, kMaxArgs, q.type(0), q.result(), 2);
+  if (lie_side_by_side(windows)) {
+    Dims inside;
+    const Term viewed = window_view(argument(q, 0), *windows, inside);
+    give(q, 0, largest(viewed, inside, false));
+    return true;
+  }
+  give(q, 0,
+       write(q, "aten::max_pool2d", {q.arg(0), q.arg(1), q.arg(2), q.arg(3), q.arg(4), q.arg(5)}));
+  return true;
+}
+
+constexpr Meaning sliding(std::string_view name, ElementRule rule,
+                          Decision (*allows)(const NodeReader&), DecomposeRule apart = nullptr) {
+  Meaning row = elsewhere(Pattern::gather, name, rule, allows, kCompound);
+  row.decompose = apart;
+  return row;
+}
+
+constexpr Meaning kRows[] = {
+    sliding("aten::avg_pool2d", average_pool<2>, allows_average<2>, average_apart<2>),
+    sliding("aten::avg_pool3d", average_pool<3>, allows_average<3>, average_apart<3>),
+    sliding("aten::avg_pool2d_backward", average_pool_gradient<2>, allows_average_gradient<2>),
+    sliding("aten::avg_pool3d_backward", average_pool_gradient<3>, allows_average_gradient<3>),
+    sliding("aten::max_pool2d", max_pool<2>, allows_max<2>),
+    {.name = "aten::max_pool2d_with_indices", .decompose = max_pool_values},
+    {.name = "aten::max_pool2d_with_indices_backward", .update = &kMaxGradient},
+    {.name = "aten::_adaptive_avg_pool2d", .decompose = adaptive_average<2>},
+    {.name = "aten::_adaptive_avg_pool3d", .decompose = adaptive_average<3>},
+    {.name = "aten::_adaptive_avg_pool2d_backward", .decompose = adaptive_average_gradient<2>},
+    {.name = "aten::_adaptive_avg_pool3d_backward", .decompose = adaptive_average_gradient<3>},
+};
+
+}  // namespace
+
+std::span<const Meaning> pool_meanings() { return kRows; }
+
+}  // namespace smelt

@@ -1,0 +1,152 @@
+// Elements that may meet at one place must be written in order, by one thread. Along a dimension of
+// the points that is one of the result as well, none meet: such a dimension is free. Threads share
+// the free dimensions in front; the others are walked in order, inside, and so are the free ones at
+// the end (the columns of rows that are added up), which are walked by vectors. Where nothing
+// stands in front for the threads, the columns are cut into parts, of a few cache lines each: every
+// thread reads all indices, and none writes where another does.
+
+#include "schedule/write_update.h"
+
+#include <algorithm>
+
+#include "loops/simplify.h"
+#include "schedule/domain.h"
+#include "schedule/kernel_buffers.h"
+#include "schedule/pull.h"
+
+namespace smelt {
+namespace {
+
+constexpr int64_t kParts = 8;       // for as many threads
+constexpr int64_t kPartWidth = 64;  // elements at least
+// Work of which one thread is done before others have begun.
+constexpr int64_t kSmallWork = 32 * 1024;
+
+class UpdateWriter {
+ public:
+  UpdateWriter(const Graph& graph, const Roles& roles, NodeId node)
+      : graph_(graph),
+        roles_(roles),
+        node_(node),
+        form_(*roles.update[node]),
+        builder_(made_.kernel),
+        buffers_(graph, roles, made_, builder_) {}
+
+  ScheduledKernel run() {
+    made_.nodes = {node_};
+    made_.kernel.name = kernel_name(graph_, made_.nodes);
+    find_free();
+    const Indices at = choose_dims();
+    builder_.begin_stage(!made_.kernel.inner.empty());
+    const ReadElement read = [this](ValueId value, const Indices& place) {
+      return buffers_.load(value, place);
+    };
+    const auto [place, element] = pull_update(graph_, roles_, node_, at, builder_, read);
+    const ValueId result = graph_.nodes[node_].results[0];
+    const TensorType& type = graph_.type(result);
+    const int32_t buffer = buffers_.updated(result, roles_.base_of(graph_, node_));
+    const Index index = loops::linear(place, type.strides);
+    const loops::Val value = element.to(type.dtype).value;
+    if (form_.combine)
+      builder_.accumulate(buffer, index, value, *form_.combine);
+    else
+      builder_.store(buffer, index, value);
+    loops::simplify(made_.kernel);
+    return std::move(made_);
+  }
+
+ private:
+  // Asks the rule once, in a kernel that is thrown away.
+  void find_free() {
+    const Domain domain{.full = form_.points, .reduced = {}};
+    loops::Kernel kernel;
+    kernel.outer = form_.points;
+    loops::Builder builder(kernel);
+    builder.begin_stage(false);
+    const ReadElement read = [&](ValueId value, const Indices& place) {
+      const TensorType& type = graph_.type(value);
+      const int32_t buffer = builder.add_buffer(type.dtype, loops::Buffer::Kind::input, 1);
+      return Expr{&builder, builder.load(buffer, loops::linear(place, type.strides))};
+    };
+    const Indices place =
+        pull_update(graph_, roles_, node_, domain.full_index(), builder, read).place;
+    for (size_t d = 0; d < form_.points.size(); ++d) {
+      const Index dim = Index::dim(static_cast<int32_t>(d));
+      free_.push_back(form_.points[d].is(1) || std::ranges::find(place, dim) != place.end());
+    }
+  }
+
+  // Gives the kernel its dimensions, and the place of each point in them.
+  Indices choose_dims() {
+    const Sizes& points = form_.points;
+    size_t columns = points.size();  // the first of the free dimensions at the end
+    while (columns > 0 && free_[columns - 1]) --columns;
+    Sizes& outer = made_.kernel.outer;
+    // Nothing can meet: all of it is shared.
+    if (columns == 0) {
+      outer = points;
+      return dims(0, points.size());
+    }
+    Indices at(points.size());
+    Sizes inner;
+    std::vector<size_t> inside;
+    for (size_t d = 0; d < points.size(); ++d) {
+      if (d < columns && free_[d]) {
+        at[d] = Index::dim(static_cast<int32_t>(outer.size()));
+        outer.push_back(points[d]);
+        continue;
+      }
+      inside.push_back(d);
+      inner.push_back(points[d]);
+    }
+    const int64_t parts = columns < points.size() ? parts_of(columns) : 1;
+    if (parts > 1) outer.push_back(parts);
+    for (size_t i = 0; i < inside.size(); ++i) {
+      const size_t d = inside[i];
+      at[d] = Index::dim(static_cast<int32_t>(outer.size() + i));
+      if (d != columns || parts == 1) continue;
+      const int64_t width = points[d].known() / parts;
+      inner[i] = width;
+      at[d] = Index::dim(static_cast<int32_t>(outer.size()) - 1) * width + at[d];
+    }
+    made_.kernel.inner = std::move(inner);
+    return at;
+  }
+
+  static Indices dims(size_t first, size_t end) {
+    Indices at;
+    for (size_t d = first; d < end; ++d) at.push_back(Index::dim(static_cast<int32_t>(d)));
+    return at;
+  }
+
+  // How many parts the dimension is cut into: an even number of elements each.
+  int64_t parts_of(size_t columns) const {
+    const Sizes& points = form_.points;
+    const auto all = product(points).as_known();
+    const auto shared = product(made_.kernel.outer).as_known();
+    const auto extent = points[columns].as_known();
+    const auto rest = product(Sizes(points.begin() + columns + 1, points.end())).as_known();
+    if (!all || !shared || !extent || !rest || *all <= kSmallWork) return 1;
+    for (int64_t parts = std::min(kParts / std::max<int64_t>(1, *shared), *extent); parts > 1;
+         --parts)
+      if (*extent % parts == 0 && *extent / parts * *rest >= kPartWidth) return parts;
+    return 1;
+  }
+
+  const Graph& graph_;
+  const Roles& roles_;
+  const NodeId node_;
+  const UpdateForm& form_;
+  ScheduledKernel made_;
+  loops::Builder builder_;
+  KernelBuffers buffers_;
+  std::vector<bool> free_;  // by dimension of the points
+};
+
+}  // namespace
+
+ScheduledKernel write_update(const Graph& graph, const Roles& roles, NodeId node) {
+  return UpdateWriter(graph, roles, node).run();
+}
+
+}  // namespace smelt

@@ -1,0 +1,11 @@
+// The loop program of an update.
+#pragma once
+
+#include "schedule/roles.h"
+#include "schedule/schedule.h"
+
+namespace smelt {
+
+ScheduledKernel write_update(const Graph& graph, const Roles& roles, NodeId node);
+
+}  // namespace smelt

@@ -101,12 +101,17 @@ Result call_unfollowed(Trace& trace, BreakReason reason, Value callee,
 }
 
 // torch._disable_dynamo and the like ask another compiler to stay away: what they wrap is meant for
-// us too.
+// us too. Once that compiler is loaded, it wraps functions of torch's by itself.
 PyObject* behind_wrapper(PyObject* function) {
-  if (module_of(function) != "torch._compile") return nullptr;
+  const auto module = module_of(function);
+  const bool is_patched = module == "torch._dynamo.eval_frame";
+  if (module != "torch._compile" && !is_patched) return nullptr;
   PyObject* dict = reinterpret_cast<PyFunctionObject*>(function)->func_dict;
   PyObject* inner = dict == nullptr ? nullptr : PyDict_GetItemWithError(dict, names().wrapped);
-  return inner != nullptr && PyFunction_Check(inner) ? inner : nullptr;
+  if (inner == nullptr || !PyFunction_Check(inner)) return nullptr;
+  if (!is_patched) return inner;
+  const bool is_disabled = PyDict_GetItemString(dict, "_torchdynamo_disable") == Py_True;
+  return is_disabled && std::string_view(module_of(inner)).starts_with("torch.") ? inner : nullptr;
 }
 
 // inspect.signature tells what a function is like, and the function is known by identity.

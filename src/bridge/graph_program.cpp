@@ -100,7 +100,7 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     const auto& [inputs, outputs, scalars, examples, numbers, wanted_numbers] = interface;
     const bool tracked = log_.uses_autograd() && !log_.has_grads();
     Decision decision = can_record(log, inputs, outputs);
-    if (decision && log_.has_grads()) decision = can_step(log, outputs);
+    if (decision && log_.has_grads()) decision = can_step(log, inputs, outputs);
     if (decision && tracked) decision = can_train(log, inputs, outputs, want);
     if (decision && tracked && !numbers.empty())
       decision = Decision::forbid("its results take part in autograd, and a number is read");
@@ -130,7 +130,12 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
 
 // A graph with a backward pass in it knows nothing of autograd. What it returns must not be
 // something that a further pass could start from.
-Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> outputs) const {
+Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> inputs,
+                                std::span<const LogValue> outputs) const {
+  for (LogValue input : inputs)
+    if (const at::Tensor tensor = log.tensor(input);
+        tensor.defined() && log_.has_backward() && !tensor.is_leaf())
+      return Decision::forbid("a backward pass goes on in what was computed before");
   for (LogValue output : outputs) {
     if (output < 0 || log.values()[output].kind == LoggedTensor::Kind::input) continue;
     const LoggedTensor& value = log.values()[output];

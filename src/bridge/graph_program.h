@@ -52,7 +52,8 @@ class GraphProgram {
  private:
   Decision can_record(const OpLog& log, std::span<const LogValue> inputs,
                       std::span<const LogValue> outputs) const;
-  Decision can_step(const OpLog& log, std::span<const LogValue> outputs) const;
+  Decision can_step(const OpLog& log, std::span<const LogValue> inputs,
+                    std::span<const LogValue> outputs) const;
   void record(const OpLog& log, std::span<const LogValue> inputs, const CompileOptions& options);
   std::optional<std::vector<at::Tensor>> run_graph(std::vector<at::Tensor> inputs,
                                                    std::span<const c10::Scalar> scalars) const;

@@ -403,3 +403,33 @@ def test_numbers_that_python_can_not_compute():
     with pytest.raises(ZeroDivisionError):
         compiled(torch.zeros(3))
     torch.testing.assert_close(compiled(torch.ones(3)), fn(torch.ones(3)))
+
+
+@BACKENDS
+def test_a_pass_goes_on_in_front_of_a_break(backend):
+    """The graph of the generator is made by one program, and gone through by the next."""
+    @smelt.disable
+    def between(model):
+        descend(model, 0.01)
+
+    def make():
+        torch.manual_seed(0)
+        return nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 1)])
+
+    def make_step(model):
+        generator, critic = model
+
+        def step(x, y):
+            made = generator(x).tanh()
+            for p in model.parameters():
+                p.grad = None
+            critic(made.detach()).square().mean().backward()
+            between(critic)
+            for p in generator.parameters():
+                p.grad = None
+            loss = critic(made).mean()
+            loss.backward()
+            descend(generator)
+            return loss.detach()
+        return step
+    check(make_step, backend=backend, breaks=None, model=make)

@@ -32,3 +32,10 @@ def test_loss_curve(make, form):
     compiled = losses(make, smelt.compile, plain) if form == "model" else losses(make, plain, smelt.compile)
     assert compiled == pytest.approx(expected, rel=1e-4)
     assert expected[0] != expected[-1]
+
+
+def test_a_step_in_pieces(monkeypatch):
+    """A pass goes on in the graph of a program that ended at a break."""
+    monkeypatch.setattr(torch.optim.SGD, "step", smelt.disable(torch.optim.SGD.step))
+    expected = losses(tasks.Gan, plain, plain)
+    assert losses(tasks.Gan, plain, smelt.compile) == pytest.approx(expected, rel=1e-4)

@@ -414,7 +414,8 @@ def test_a_pass_goes_on_in_front_of_a_break(backend):
 
     def make():
         torch.manual_seed(0)
-        return nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 1)])
+        generator = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 8))
+        return nn.ModuleList([generator, nn.Sequential(nn.Linear(8, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1))])
 
     def make_step(model):
         generator, critic = model
@@ -432,4 +433,4 @@ def test_a_pass_goes_on_in_front_of_a_break(backend):
             descend(generator)
             return loss.detach()
         return step
-    check(make_step, backend=backend, breaks=None, model=make)
+    check(make_step, calls=8, backend=backend, breaks=None, model=make)

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <string_view>
 #include <typeinfo>
-#include <unordered_set>
 
 #include "binding/tensors.h"
 #include "capture/bytecode/object.h"
@@ -128,27 +127,22 @@ void collect_tensors(PyObject* object, std::vector<at::Tensor>& tensors) {
   }
 }
 
+namespace {
+
+bool calls_python(torch::autograd::Node& node) {
+  return is_python_node(node) || !node.pre_hooks().empty() || !node.post_hooks().empty() ||
+         !node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty() ||
+         node.tensor_post_acc_grad_hooks() != nullptr;
+}
+
+}  // namespace
+
 bool backward_runs_python(PyObject* outputs) {
-  using torch::autograd::Node;
   std::vector<at::Tensor> tensors;
   collect_tensors(outputs, tensors);
-  std::vector<Node*> todo;
-  std::unordered_set<Node*> seen;
-  const auto visit = [&](Node* node) {
-    if (node != nullptr && seen.insert(node).second) todo.push_back(node);
-  };
-  for (const at::Tensor& tensor : tensors)
-    if (tensor.defined()) visit(torch::autograd::impl::gradient_edge(tensor).function.get());
-  while (!todo.empty()) {
-    Node* node = todo.back();
-    todo.pop_back();
-    if (is_python_node(*node) || !node->pre_hooks().empty() || !node->post_hooks().empty() ||
-        !node->tensor_pre_hooks().empty() || !node->retains_grad_hooks().empty() ||
-        node->tensor_post_acc_grad_hooks() != nullptr)
-      return true;
-    for (const torch::autograd::Edge& edge : node->next_edges()) visit(edge.function.get());
-  }
-  return false;
+  const BackwardReach reach = reach_of(tensors);
+  return std::any_of(reach.nodes.begin(), reach.nodes.end(),
+                     [](const NodePtr& node) { return calls_python(*node); });
 }
 
 std::vector<Object> backward_leaves(PyObject* outputs) {

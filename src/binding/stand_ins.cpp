@@ -4,6 +4,9 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_symnode.h>
 
+#include "capture/bytecode/number_ops.h"
+#include "capture/dispatch/number_node.h"
+
 namespace py = pybind11;
 
 namespace smelt {
@@ -39,10 +42,7 @@ constexpr const char* kBehindTensor = "_wrapped_number";
 
 }  // namespace
 
-c10::Scalar to_scalar(PyObject* number) {
-  if (PyFloat_CheckExact(number)) return PyFloat_AS_DOUBLE(number);
-  return static_cast<int64_t>(PyLong_AsLongLong(number));
-}
+c10::Scalar to_scalar(PyObject* number) { return to_scalar(bytecode::to_number(number)); }
 
 PyObject* PythonStandIns::make(PyObject* number, ScalarId id) {
   const py::object node = py::cast(NumberNode(use_, id, to_scalar(number)));

@@ -296,7 +296,7 @@ class Log final : public TensorLog {
   }
 
   void expect(ScalarId number, PyObject* seen, bool truth) override {
-    log_.expect(number, to_scalar(to_number(seen)), truth);
+    log_.expect(number, to_scalar(seen), truth);
   }
 
   bool set_grad(PyObject* tensor, PyObject* grad) override {

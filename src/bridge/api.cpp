@@ -7,6 +7,7 @@
 #include "base/counters.h"
 #include "base/error.h"
 #include "bridge/recorded_graph.h"
+#include "capture/dispatch/grad_ops.h"
 #include "graph/effects.h"
 
 namespace smelt {
@@ -56,8 +57,6 @@ class OutsideLeaves {
   }
 
  private:
-  // Pointers of std:: or of c10, depending on the version of PyTorch.
-  using NodePtr = decltype(impl::grad_accumulator(at::Tensor()));
   using WeakNodePtr = decltype(torch::autograd::AutogradMeta::grad_accumulator_);
 
   struct Leaf {

@@ -12,27 +12,13 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
-#include <type_traits>
 #include <utility>
+
+#include "bridge/make_node.h"
 
 namespace smelt {
 
 namespace impl = torch::autograd::impl;
-
-namespace {
-
-// Pointers of std:: or of c10, depending on the version of PyTorch.
-using NodePtr = decltype(impl::grad_accumulator(at::Tensor()));
-
-template <typename Pointer, typename... Args>
-Pointer make_node(Args&&... args) {
-  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>)
-    return std::make_shared<BackwardNode>(std::forward<Args>(args)...);
-  else
-    return Pointer(c10::make_intrusive<BackwardNode>(std::forward<Args>(args)...));
-}
-
-}  // namespace
 
 BackwardNode::BackwardNode(std::shared_ptr<const TrainingProgram> program,
                            std::vector<at::Tensor> inputs, GeneratorStates states)
@@ -46,7 +32,8 @@ void BackwardNode::attach(std::shared_ptr<const TrainingProgram> program,
   const TrainingProgram& of = *program;
   for (size_t i = 0; i < before.size(); ++i)
     if (before[i].defined()) inputs[i] = std::move(before[i]);
-  const NodePtr node = make_node<NodePtr>(std::move(program), std::move(inputs), std::move(states));
+  const NodePtr node =
+      make_node<BackwardNode>(std::move(program), std::move(inputs), std::move(states));
   for (const TrainingProgram::Gradient& tracked : of.tracked_)
     torch::autograd::set_history(made[tracked.output], node);
   static_cast<BackwardNode&>(*node).save(made);

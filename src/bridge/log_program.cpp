@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <sstream>
 #include <string_view>
+#include <unordered_map>
 
 #include "base/counters.h"
 #include "base/error.h"
@@ -14,8 +15,6 @@
 
 namespace smelt {
 namespace {
-
-using torch::jit::Stack;
 
 // Ops of smelt's own that stand in logs, of which all is known.
 bool is_own(const OpInfo& op) { return is_grad_op(op) || &op == &expect_op(); }
@@ -298,15 +297,18 @@ bool LogProgram::may_restore(const OpLog& log, const LogItem& item, LogValue wri
 
 void LogProgram::note_quiet_writes(const OpLog& log, const std::vector<bool>& live,
                                    std::span<const LogValue> inputs) {
-  for (size_t k = 0; k < inputs.size(); ++k) {
-    const int32_t memory = log.values()[inputs[k]].memory;
-    bool quiet = false, loud = false;
-    for (size_t i = 0; i < live.size(); ++i) {
-      if (!live[i]) continue;
-      for (LogValue value : log.items()[i].written)
-        if (log.values()[value].memory == memory) (log.items()[i].quiet ? quiet : loud) = true;
+  std::unordered_map<int32_t, bool> quiet;  // by memory that is written
+  for (size_t i = 0; i < live.size(); ++i) {
+    if (!live[i]) continue;
+    const LogItem& item = log.items()[i];
+    for (LogValue value : item.written) {
+      const auto [it, is_new] = quiet.try_emplace(log.values()[value].memory, item.quiet);
+      it->second = it->second && item.quiet;
     }
-    if (quiet && !loud) quietly_written_.push_back(k);
+  }
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const auto written = quiet.find(log.values()[inputs[k]].memory);
+    if (written != quiet.end() && written->second) quietly_written_.push_back(k);
   }
 }
 

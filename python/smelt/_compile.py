@@ -161,8 +161,8 @@ def _rebuild(original, keywords):
 
 
 def disable(fn=None, recursive=True, *, reason=None):
-    """Marks a function, method, module or other callable as one that smelt never looks into: a compiled function that
-    calls it breaks its graph there, and Python runs it, with everything it calls.
+    """A function, method, module or other callable that smelt never looks into: a compiled function that calls it
+    breaks its graph there, and Python runs it, with everything it calls. `fn` itself stays as it is.
 
     A decorator (``@smelt.disable``, ``@smelt.disable(reason='...')``) or a function. `reason` is for the reader.
     `recursive` is taken for likeness with torch.compiler.disable: what the callable calls is never looked into.
@@ -173,16 +173,25 @@ def disable(fn=None, recursive=True, *, reason=None):
     if is_disabled(fn):
         return fn
     if isinstance(fn, types.FunctionType):
-        _native.mark_disabled(fn)
-        return fn
+        return _marked(_copy_of(fn))
     if isinstance(fn, (staticmethod, classmethod)):
         return type(fn)(disable(fn.__func__))
     fn = original_of(fn)
     if isinstance(fn, torch.nn.Module) and not isinstance(fn, torch.jit.ScriptModule) and _shared.can_share(fn):
         return _shared.shared(fn, None)
-    call = functools.update_wrapper(_calling(fn), fn)
-    _native.mark_disabled(call)
-    return call
+    return _marked(functools.update_wrapper(_calling(fn), fn))
+
+
+def _copy_of(function):
+    copy = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__,
+                              function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return functools.update_wrapper(copy, function)
+
+
+def _marked(function):
+    _native.mark_disabled(function)
+    return function
 
 
 def is_compiling():

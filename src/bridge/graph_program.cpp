@@ -111,6 +111,7 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
       wanted.engine = want == Want::interpreted ? Engine::interpreted
                       : want == Want::fastest   ? Engine::native
                                                 : Engine::calls;
+      if (tracked || log_.has_grads()) wanted.frozen.clear();  // an optimizer changes weights
       if (tracked)
         train(log, inputs, outputs, wanted);
       else
@@ -178,12 +179,10 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
                           const CompileOptions& options) {
   std::vector<at::Tensor> examples;
   for (LogValue input : inputs) examples.push_back(log.tensor(input));
-  CompileOptions wanted = options;
   if (log_.has_grads()) {
-    wanted.frozen.clear();  // an optimizer changes weights all the time
     try {
       graph_ = RecordedGraph(
-          std::make_shared<const RecordedGraph::Impl>(record_step(log_, examples), wanted));
+          std::make_shared<const RecordedGraph::Impl>(record_step(log_, examples), options));
     } catch (const std::exception& error) {
       refusal_ = error.what();
     }
@@ -196,6 +195,7 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
     return log_.replay(twins, numbers);
   };
   // Changes of an inference tensor are not counted, and could not be noticed.
+  CompileOptions wanted = options;
   for (size_t i = 0; i < wanted.frozen.size(); ++i)
     if (examples[i].is_inference()) wanted.frozen[i] = false;
   try {
@@ -214,10 +214,8 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
 
 void GraphProgram::train(const OpLog& log, std::span<const LogValue> inputs,
                          std::span<const LogValue> outputs, const CompileOptions& options) {
-  CompileOptions wanted = options;
-  wanted.frozen.clear();
   try {
-    training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, wanted);
+    training_ = std::make_shared<const TrainingProgram>(log, log_, inputs, outputs, options);
   } catch (const std::exception& error) {
     refusal_ = error.what();
   }

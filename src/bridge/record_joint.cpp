@@ -29,12 +29,15 @@ class Unwatched {
   const bool tracing_ = at::SavedTensorDefaultHooks::set_tracing(true);
 };
 
-// A leaf on the same memory: the hooks and the gradient of the caller's tensor are not the
+// Leaves on the same memory: the hooks and the gradients of the caller's tensors are not the
 // recording's business.
-at::Tensor leaf_of(const at::Tensor& tensor) {
-  at::Tensor leaf = tensor.detach();
-  if (tensor.requires_grad()) leaf.set_requires_grad(true);
-  return leaf;
+std::vector<at::Tensor> leaves_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> leaves;
+  for (const at::Tensor& tensor : tensors) {
+    leaves.push_back(tensor.detach());
+    if (tensor.requires_grad()) leaves.back().set_requires_grad(true);
+  }
+  return leaves;
 }
 
 void check_inputs(const std::vector<at::Tensor>& leaves, const std::vector<at::Tensor>& twins) {
@@ -46,27 +49,49 @@ void check_inputs(const std::vector<at::Tensor>& leaves, const std::vector<at::T
   }
 }
 
+// A recorder that is on, with twins of the inputs as leaves and of the numbers as its arguments.
+class LeafRecording {
+ public:
+  LeafRecording(RecorderOptions options, const std::vector<at::Tensor>& inputs,
+                std::span<const c10::Scalar> examples)
+      : leaves(leaves_of(inputs)),
+        recorder(std::make_shared<Recorder>(std::move(options))),
+        scope_(recorder) {
+    for (const at::Tensor& leaf : leaves) twins.push_back(recorder->add_argument(leaf));
+    for (const c10::Scalar& example : examples) numbers.push_back(recorder->add_number(example));
+  }
+
+  Recorded finish(const std::vector<at::Tensor>& outputs) {
+    Recorded recorded = recorder->finish(outputs);
+    count(Counter::record_ns, (std::chrono::steady_clock::now() - start_).count());
+    return recorded;
+  }
+
+  const std::vector<at::Tensor> leaves;  // made before the recorder is on
+  const std::shared_ptr<Recorder> recorder;
+  std::vector<at::Tensor> twins;
+  std::vector<c10::Scalar> numbers;
+
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Unwatched unwatched_;
+  const RecordingScope scope_;
+};
+
 }  // namespace
 
 Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& inputs,
                       std::span<const c10::Scalar> numbers,
                       const std::vector<at::Tensor>& gradients, const std::vector<bool>& used) {
-  const auto start = std::chrono::steady_clock::now();
-  std::vector<at::Tensor> leaves;
-  for (const at::Tensor& input : inputs) leaves.push_back(leaf_of(input));
-  const auto recorder = std::make_shared<Recorder>(RecorderOptions());
-  const Unwatched unwatched;
-  const RecordingScope scope(recorder);
-  std::vector<at::Tensor> twins, wanted, seeds, tracked;
-  for (const at::Tensor& leaf : leaves) twins.push_back(recorder->add_argument(leaf));
-  std::vector<c10::Scalar> recorded_numbers;
-  for (const c10::Scalar& number : numbers)
-    recorded_numbers.push_back(recorder->add_number(number));
+  LeafRecording recording({}, inputs, numbers);
+  const std::vector<at::Tensor>& twins = recording.twins;
+  std::vector<at::Tensor> wanted, seeds, tracked;
   std::vector<at::Tensor> seed_twins;
   for (const at::Tensor& gradient : gradients)
-    seed_twins.push_back(gradient.defined() ? recorder->add_argument(gradient) : at::Tensor());
-  std::vector<at::Tensor> outputs = program.replay(twins, recorded_numbers);
-  check_inputs(leaves, twins);
+    seed_twins.push_back(gradient.defined() ? recording.recorder->add_argument(gradient)
+                                            : at::Tensor());
+  std::vector<at::Tensor> outputs = program.replay(twins, recording.numbers);
+  check_inputs(recording.leaves, twins);
   for (const at::Tensor& twin : twins)
     if (twin.requires_grad()) wanted.push_back(twin);
   size_t next = 0;
@@ -83,28 +108,14 @@ Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& 
     found = torch::autograd::grad(tracked, wanted, seeds, /*retain_graph=*/false,
                                   /*create_graph=*/false, /*allow_unused=*/true);
   outputs.insert(outputs.end(), found.begin(), found.end());
-  Recorded recorded = recorder->finish(outputs);
-  count(Counter::record_ns, (std::chrono::steady_clock::now() - start).count());
-  return recorded;
+  return recording.finish(outputs);
 }
 
 Recorded record_step(const LogProgram& program, const std::vector<at::Tensor>& inputs) {
-  const auto start = std::chrono::steady_clock::now();
-  std::vector<at::Tensor> leaves;
-  for (const at::Tensor& input : inputs) leaves.push_back(leaf_of(input));
   RecorderOptions options;
   options.grads_are_known = true;
-  const auto recorder = std::make_shared<Recorder>(std::move(options));
-  const Unwatched unwatched;
-  const RecordingScope scope(recorder);
-  std::vector<at::Tensor> twins;
-  for (const at::Tensor& leaf : leaves) twins.push_back(recorder->add_argument(leaf));
-  std::vector<c10::Scalar> numbers;
-  for (const c10::Scalar& example : program.scalar_examples())
-    numbers.push_back(recorder->add_number(example));
-  Recorded recorded = recorder->finish(program.replay(std::move(twins), numbers));
-  count(Counter::record_ns, (std::chrono::steady_clock::now() - start).count());
-  return recorded;
+  LeafRecording recording(std::move(options), inputs, program.scalar_examples());
+  return recording.finish(program.replay(recording.twins, recording.numbers));
 }
 
 }  // namespace smelt

@@ -493,6 +493,16 @@ def test_what_is_disabled_is_not_compiled():
     assert 'smelt.disable' in str(smelt.explain(linear)(torch.ones(2)))
 
 
+def test_disable_changes_no_other_use_of_a_function():
+    def helper(x, *, by=2):
+        return x * by
+
+    untouched, x = smelt.disable(helper), torch.randn(3)
+    assert untouched is not helper and untouched(x, by=3).equal(x * 3) and untouched(x).equal(x * 2)
+    assert len(smelt.explain(lambda x: helper(x) + 1)(x).breaks) == 0
+    assert len(smelt.explain(lambda x: untouched(x) + 1)(x).breaks) == 1
+
+
 def test_is_compiling():
     assert smelt.is_compiling() is False
 

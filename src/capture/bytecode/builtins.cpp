@@ -18,12 +18,39 @@ using Names_ = std::unordered_set<std::string_view>;
 
 // -- builtins
 
+// What CPython asks of the result of a __len__.
+bool check_length(Trace& trace, Result* length) {
+  const Value value{length->object, length->ref};
+  if (PyLong_CheckExact(length->object)) {
+    const Object zero = Object::steal(PyLong_FromLong(0));
+    const Result fits = compare(&trace, Py_GE, value, {zero.get(), 0});
+    const Object held = Object::steal(fits.object);
+    const int is_size = fits.object == nullptr ? -1 : truth(&trace, {fits.object, fits.ref});
+    if (is_size < 0) return false;
+    if (is_size == 1 && PyLong_AsSsize_t(length->object) >= 0) return true;
+    PyErr_Clear();
+  }
+  trace.use(value);
+  const Object number = Object::steal(PyNumber_Index(length->object));
+  if (!number) return false;
+  if (_PyLong_Sign(number.get()) < 0) {
+    PyErr_SetString(PyExc_ValueError, "__len__() should return >= 0");
+    return false;
+  }
+  const Py_ssize_t size = PyNumber_AsSsize_t(number.get(), PyExc_OverflowError);
+  if (size < 0) return false;
+  Py_SETREF(length->object, PyLong_FromSsize_t(size));
+  length->ref = 0;
+  return true;
+}
+
 bool call_len(BuiltinCall& c, Result* result) {
   if (c.count() != 1) return c.plainly(result);
   const Value v = c.argument(0);
   if (PyObject* method = python_method(v.object, names().len);
       method && !tensors().is_tensor(v.object)) {
     *result = c.call_special(method, names().len, v);
+    if (result->object != nullptr && !check_length(c.trace, result)) Py_CLEAR(result->object);
     return true;
   }
   if (tensors().is_tensor(v.object) || is_atom(v.object))
@@ -131,6 +158,13 @@ bool call_all(BuiltinCall& c, Result* result) { return call_any_or_all(c, result
 bool call_sum(BuiltinCall& c, Result* result) {
   if (c.count() < 1 || c.count() > 2 || c.positional() == 0) return c.plainly(result);
   if (c.has_keywords() && text_of(c.keyword(0)) != "start") return c.plainly(result);
+  if (c.count() == 2) {
+    PyObject* start = c.argument(1).object;
+    if (PyUnicode_Check(start) || PyBytes_Check(start) || PyByteArray_Check(start)) {
+      c.trace.guard_type(c.argument(1));
+      return c.plainly(result);  // raises
+    }
+  }
   std::vector<Result> items;
   if (!unpack(&c.trace, c.argument(0), items)) return true;
   Object zero = Object::steal(PyLong_FromLong(0));
@@ -253,7 +287,7 @@ bool call_bool(BuiltinCall& c, Result* result) {
 
 bool make_list(BuiltinCall& c, Result* result) { return c.build(result, &build_list); }
 bool make_tuple(BuiltinCall& c, Result* result) {
-  if (c.count() == 1 && PyTuple_CheckExact(c.argument(0).object)) {
+  if (c.count() == 1 && !c.has_keywords() && PyTuple_CheckExact(c.argument(0).object)) {
     *result = {Py_NewRef(c.argument(0).object), c.argument(0).ref};
     return true;
   }

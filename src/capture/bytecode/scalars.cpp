@@ -83,18 +83,64 @@ bool knows_only_its_own(PyObject* object, PyObject* other) {
          !PyType_IsSubtype(Py_TYPE(other), Py_TYPE(object));
 }
 
+bool uses_default_equality(PyObject* object) {
+  return Py_TYPE(object)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+}
+
+// Asks a class of C's (dict, in `Counter() == {}`), after one written in Python or before it.
+Asked compare_in_c(Trace& trace, int op, Value self, Value other, Result* result) {
+  if (uses_default_equality(self.object) || Py_TYPE(self.object)->tp_richcompare == nullptr ||
+      knows_only_its_own(self.object, other.object))
+    return Asked::refused;
+  trace.use(self);
+  trace.use(other);
+  {
+    const Transparent transparent(&trace, true);
+    result->object = Py_TYPE(self.object)->tp_richcompare(self.object, other.object, op);
+  }
+  trace.check_log();
+  if (result->object == Py_NotImplemented) {
+    Py_CLEAR(result->object);
+    return Asked::refused;
+  }
+  if (result->object != nullptr) result->ref = trace.adopt(result->object);
+  return Asked::answered;
+}
+
+// Python's protocol for a comparison when a class written in Python takes part.
+Asked call_comparison(Trace& trace, int op, Value a, Value b, Result* result) {
+  static constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
+  const OperatorNames& names = compare_names(op);
+  PyObject* left = operand_method(a.object, names.left);
+  PyObject* right = operand_method(b.object, names.right);
+  if (!left && !right) return Asked::not_in_python;
+  const auto ask = [&](bool is_left) {
+    PyObject* method = is_left ? left : right;
+    const Value self = is_left ? a : b, other = is_left ? b : a;
+    if (method == nullptr)
+      return compare_in_c(trace, is_left ? op : kSwapped[op], self, other, result);
+    *result = call_operand(trace, method, is_left ? names.left : names.right, self, other);
+    if (result->object != Py_NotImplemented) return Asked::answered;
+    Py_CLEAR(result->object);
+    result->ref = 0;
+    return Asked::refused;
+  };
+  const bool right_first = Py_TYPE(a.object) != Py_TYPE(b.object) &&
+                           PyType_IsSubtype(Py_TYPE(b.object), Py_TYPE(a.object));
+  const Asked first = ask(!right_first);
+  return first == Asked::answered ? first : ask(right_first);
+}
+
 // Python's protocol for an operator when a class written in Python takes part.
-Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, bool is_compare,
-                    Result* result) {
+Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, Result* result) {
   PyObject* inplace = operand_method(a.object, op.inplace);
   PyObject* left = operand_method(a.object, op.left);
   const bool same_type = Py_TYPE(a.object) == Py_TYPE(b.object);
-  PyObject* right = is_compare || !same_type ? operand_method(b.object, op.right) : nullptr;
+  PyObject* right = same_type ? nullptr : operand_method(b.object, op.right);
   if (!inplace && !left && !right) return Asked::not_in_python;
-  bool right_first =
-      right != nullptr && !same_type && PyType_IsSubtype(Py_TYPE(b.object), Py_TYPE(a.object));
+  bool right_first = right != nullptr && PyType_IsSubtype(Py_TYPE(b.object), Py_TYPE(a.object));
   // A reflected method that was only inherited has no precedence.
-  if (right_first && !is_compare && left != nullptr)
+  if (right_first && left != nullptr)
     right_first = _PyType_Lookup(Py_TYPE(a.object), op.right) != right;
   struct Attempt {
     PyObject* method;
@@ -115,7 +161,7 @@ Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, boo
       (left != nullptr || knows_only_its_own(a.object, b.object)) &&
       (right != nullptr || same_type || knows_only_its_own(b.object, a.object) ||
        _PyType_Lookup(Py_TYPE(b.object), op.right) == nullptr);
-  if (no_more_to_ask || is_compare) return Asked::refused;
+  if (no_more_to_ask) return Asked::refused;
   trace.stop(BreakReason::c_function, std::string("an operator of ") + Py_TYPE(a.object)->tp_name);
   return Asked::not_in_python;
 }
@@ -223,10 +269,6 @@ Result on_tensors(Trace& trace, const OperatorNames& op, Value a, Value b, const
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
 
-bool uses_default_equality(PyObject* object) {
-  return Py_TYPE(object)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
-}
-
 }  // namespace
 
 Result binary(Trace* trace, int op, Value a, Value b) {
@@ -245,7 +287,7 @@ Result binary(Trace* trace, int op, Value a, Value b) {
     return on_tensors(*trace, operator_names(op), a, b,
                       [&](PyObject* left, PyObject* right) { return compute(op, left, right); });
   Result result;
-  switch (call_operator(*trace, operator_names(op), a, b, false, &result)) {
+  switch (call_operator(*trace, operator_names(op), a, b, &result)) {
     case Asked::answered: return result;
     case Asked::refused:
       PyErr_Format(PyExc_TypeError, "unsupported operand type(s) for %s: '%.100s' and '%.100s'",
@@ -305,7 +347,7 @@ Result compare(Trace* trace, int op, Value a, Value b) {
     });
   Result result;
   if (op == Py_NE && call_not_equal(*trace, a, b, &result)) return result;
-  const Asked asked = call_operator(*trace, compare_names(op), a, b, true, &result);
+  const Asked asked = call_comparison(*trace, op, a, b, &result);
   if (asked == Asked::answered) return result;
   const bool by_identity = op == Py_EQ || op == Py_NE;
   if (asked == Asked::refused) {

@@ -1,6 +1,9 @@
 """Methods of builtin types and their subclasses under smelt.compile: what CPython's own tests ask of them. See plain_check.py."""
 
 import collections
+import enum
+import operator
+import types
 
 import pytest
 from plain_check import X, Cases, check_case
@@ -156,6 +159,105 @@ def counted():
         counts = Counts()
         collections._count_elements(counts, "abca")
         return counts.asked, dict(counts), x + 1
+    return fn
+
+
+@case(whole=False)
+def blocked():
+    """A special method that is None: there is none, whatever a base class has."""
+    class Shut(list):
+        __bool__ = __iadd__ = __add__ = __ne__ = __eq__ = None
+        __hash__ = None
+
+    def fn(x):
+        one = Shut([1])
+        return x + 1, [error_of(call)[0] for call in (
+            lambda: bool(one), lambda: one + [1], lambda: one != 1, lambda: one == one, lambda: 1 != one)]
+    return fn
+
+
+@case((X, 1), (X, 2), (X, -1), (X, 0), (X, 3), whole=False)
+def truth_by_length():
+    class Sized:
+        def __init__(self, n):
+            self.n = n
+
+        def __len__(self):
+            return self.n
+
+    return lambda x, n: (x * 2, error_of(lambda: "full" if Sized(n) else "empty"))
+
+
+@case()
+def asked_once():
+    """`!=` asks each side once, in Python's order."""
+    def make(name, answer, **more):
+        def __eq__(self, other):
+            self.log.append((name, "eq"))
+            return answer
+
+        def __ne__(self, other):
+            self.log.append((name, "ne"))
+            return answer
+        return type(name, more.get("bases", ()), {"__eq__": __eq__, **({"__ne__": __ne__} if more.get("own") else {})})
+
+    left, right = make("left", NotImplemented), make("right", NotImplemented, own=True)
+    below = make("below", NotImplemented, own=True, bases=(left,))
+
+    def fn(x):
+        log = []
+        results = []
+        for a, b in ((left, right), (right, left), (left, below), (left, left), (below, left)):
+            one, other = a(), b()
+            one.log = other.log = log
+            results += [one != other, one == other, one != 5, 5 != one]
+        return x + 1, results, log
+    return fn
+
+
+@case((X, {"a": 1}), (X, {"a": 1}), (X, {"b": 2}), (X, {"a": 1, "c": 3}), whole=False)
+def views_of_a_proxy():
+    """What a view shows that C code made of a dict no path leads to."""
+    def fn(x, table):
+        proxy = types.MappingProxyType(table)
+        return x * 2, [key + str(value) for key, value in proxy.items()], sum(proxy.values())
+    return fn
+
+
+@case(*((X, kind) for kind in ("first", "second", "first", "second")), whole=False)
+def members_of_enums():
+    class Members:
+        class first(enum.Enum):  # noqa: N801
+            one = 1
+            uno = 1
+
+        class second(enum.IntFlag):  # noqa: N801
+            two = 2
+            dos = 2
+            none = 0
+
+    def fn(x, kind):
+        members = getattr(Members, kind)
+        return [name for name, member in members.__members__.items() if name != member.name], len(members), x + 1
+    return fn
+
+
+@case()
+def method_of_a_class_before_its_metaclass():
+    class Flags(enum.Flag):
+        A, B = 1, 2
+
+    return lambda x: (x * 2, Flags.__len__(Flags.A | Flags.B), len(Flags))
+
+
+@case(whole=False)
+def no_keywords():
+    def fn(x):
+        table, items = {}, [3]
+        return x + 1, [error_of(call) for call in (
+            lambda: table.__contains__(x=2), lambda: table.get(key=1), lambda: items.append(object=1),
+            lambda: len(obj=items), lambda: next(x=2), lambda: hash(obj=1), lambda: operator.concat(1, 2),
+            lambda: operator.concat([1], [2]))], items
     return fn
 
 

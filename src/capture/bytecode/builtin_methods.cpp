@@ -203,7 +203,8 @@ bool dict_init(MethodCall& m, Result* result) {
 
 bool dict_pop(MethodCall& m, Result* result) {
   if (m.count() < 1 || m.count() > 2) return false;
-  // C takes it out of the storage: no __delitem__ of the class's own is asked, nor an OrderedDict's.
+  // C takes it out of the storage: no __delitem__ of the class's own is asked, nor an
+  // OrderedDict's.
   const bool has_own_delete = python_method(m.self.object, names().delitem) != nullptr ||
                               (PyODict_Check(m.self.object) && m.owner == &PyDict_Type);
   if (has_own_delete) return change(m, result);
@@ -432,6 +433,11 @@ const Table& object_methods() {
   return table;
 }
 
+bool takes_keywords(std::string_view name) {
+  return name == "update" || name == "sort" || name == "__init__" || name == "popitem" ||
+         name == "move_to_end";
+}
+
 // Is what the type has by this name object's own, and not one of the type's?
 bool is_objects_own(PyTypeObject* owner, std::string_view name) {
   const PyTypeObject& object = PyBaseObject_Type;
@@ -619,6 +625,7 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
     m.owner = type;
     if (found == table->end()) continue;
     if (type == &PyBaseObject_Type && !is_objects_own(owner, m.name)) return false;
+    if (c.has_keywords() && !takes_keywords(m.name)) return false;  // raises
     return found->second(m, result);
   }
   return false;
@@ -649,8 +656,7 @@ bool call_operator_function(BuiltinCall& c, std::string_view name, Result* resul
       {"iand", NB_INPLACE_AND},
       {"ior", NB_INPLACE_OR},
       {"ixor", NB_INPLACE_XOR},
-      {"imatmul", NB_INPLACE_MATRIX_MULTIPLY},
-      {"concat", NB_ADD}};
+      {"imatmul", NB_INPLACE_MATRIX_MULTIPLY}};
   static const std::unordered_map<std::string_view, int> compares{
       {"lt", Py_LT}, {"le", Py_LE}, {"eq", Py_EQ}, {"ne", Py_NE}, {"gt", Py_GT}, {"ge", Py_GE}};
   static const std::unordered_map<std::string_view, ScalarOp> unaries{
@@ -666,6 +672,8 @@ bool call_operator_function(BuiltinCall& c, std::string_view name, Result* resul
       return *result = binary(trace, op->second, a, b), true;
     if (const auto op = compares.find(name); op != compares.end())
       return *result = compare(trace, op->second, a, b), true;
+    if (name == "concat" && PySequence_Check(a.object) && PySequence_Check(b.object))
+      return *result = binary(trace, NB_ADD, a, b), true;
     if (name == "getitem") return *result = get_item(trace, a, b), true;
     if (name == "contains") return *result = contains(trace, a, b, false), true;
     if (name == "is_" || name == "is_not")

@@ -18,32 +18,6 @@ using Names_ = std::unordered_set<std::string_view>;
 
 // -- builtins
 
-// What CPython asks of the result of a __len__.
-bool check_length(Trace& trace, Result* length) {
-  const Value value{length->object, length->ref};
-  if (PyLong_CheckExact(length->object)) {
-    const Object zero = Object::steal(PyLong_FromLong(0));
-    const Result fits = compare(&trace, Py_GE, value, {zero.get(), 0});
-    const Object held = Object::steal(fits.object);
-    const int is_size = fits.object == nullptr ? -1 : truth(&trace, {fits.object, fits.ref});
-    if (is_size < 0) return false;
-    if (is_size == 1 && PyLong_AsSsize_t(length->object) >= 0) return true;
-    PyErr_Clear();
-  }
-  trace.use(value);
-  const Object number = Object::steal(PyNumber_Index(length->object));
-  if (!number) return false;
-  if (_PyLong_Sign(number.get()) < 0) {
-    PyErr_SetString(PyExc_ValueError, "__len__() should return >= 0");
-    return false;
-  }
-  const Py_ssize_t size = PyNumber_AsSsize_t(number.get(), PyExc_OverflowError);
-  if (size < 0) return false;
-  Py_SETREF(length->object, PyLong_FromSsize_t(size));
-  length->ref = 0;
-  return true;
-}
-
 bool call_len(BuiltinCall& c, Result* result) {
   if (c.count() != 1) return c.plainly(result);
   const Value v = c.argument(0);
@@ -592,7 +566,12 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     trace->guard_same(callee);
     if (std::string_view(module) == "builtins") {
       const auto found = functions_of_builtins().find(name);
-      if (found != functions_of_builtins().end()) return found->second(c, result);
+      if (found != functions_of_builtins().end()) {
+        const bool takes_keywords =
+            name == "sum" || name == "min" || name == "max" || name == "sorted";
+        if (c.has_keywords() && !takes_keywords) return c.plainly(result);  // raises
+        return found->second(c, result);
+      }
       if (name == "abs" || name == "round" || name == "pow") return call_on_numbers(c, result);
       if (pure_builtins().contains(name)) return c.on_constants(result);
       if (name == "print" || name == "input" || name == "open") {

@@ -89,7 +89,8 @@ bool uses_default_equality(PyObject* object) {
 
 // Asks a class of C's (dict, in `Counter() == {}`), after one written in Python or before it.
 Asked compare_in_c(Trace& trace, int op, Value self, Value other, Result* result) {
-  if (uses_default_equality(self.object) || Py_TYPE(self.object)->tp_richcompare == nullptr ||
+  PyObject* name = compare_names(op).left;
+  if (_PyType_Lookup(Py_TYPE(self.object), name) == _PyType_Lookup(&PyBaseObject_Type, name) ||
       knows_only_its_own(self.object, other.object))
     return Asked::refused;
   trace.use(self);
@@ -107,16 +108,53 @@ Asked compare_in_c(Trace& trace, int op, Value self, Value other, Result* result
   return Asked::answered;
 }
 
+// `__iadd__ = None` and the like: the class says that there is none.
+bool is_blocked(const OperatorNames& op, PyObject* a, PyObject* b) {
+  for (PyObject* object : {a, b})
+    for (PyObject* name : {op.left, op.right, op.inplace})
+      if (name != nullptr && !is_tensor(object) && _PyType_Lookup(Py_TYPE(object), name) == Py_None)
+        return true;
+  return false;
+}
+
+// The __eq__ in Python of a class that has object.__ne__; nullptr: it is another case.
+PyObject* equality_for_not_equal(PyObject* object) {
+  static PyObject* of_object = _PyType_Lookup(&PyBaseObject_Type, compare_names(Py_NE).left);
+  if (is_tensor(object) || _PyType_Lookup(Py_TYPE(object), compare_names(Py_NE).left) != of_object)
+    return nullptr;
+  return operand_method(object, compare_names(Py_EQ).left);
+}
+
+// `!=` as object.__ne__ does it.
+Asked ask_not_equal(Trace& trace, PyObject* equal, Value self, Value other, Result* result) {
+  const Result same = call_operand(trace, equal, compare_names(Py_EQ).left, self, other);
+  if (same.object == nullptr) return Asked::answered;
+  const Object held = Object::steal(same.object);
+  if (same.object == Py_NotImplemented) return Asked::refused;
+  const int is_true = truth(&trace, {same.object, same.ref});
+  if (is_true >= 0) *result = {Py_NewRef(is_true ? Py_False : Py_True), 0};
+  return Asked::answered;
+}
+
 // Python's protocol for a comparison when a class written in Python takes part.
 Asked call_comparison(Trace& trace, int op, Value a, Value b, Result* result) {
   static constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
   const OperatorNames& names = compare_names(op);
+  if (is_blocked(names, a.object, b.object)) {
+    trace.stop(BreakReason::c_function,
+               std::string("an operator of ") + Py_TYPE(a.object)->tp_name);
+    return Asked::not_in_python;
+  }
   PyObject* left = operand_method(a.object, names.left);
   PyObject* right = operand_method(b.object, names.right);
-  if (!left && !right) return Asked::not_in_python;
+  PyObject* left_equal = op == Py_NE ? equality_for_not_equal(a.object) : nullptr;
+  PyObject* right_equal = op == Py_NE ? equality_for_not_equal(b.object) : nullptr;
+  if (!left && !right && !left_equal && !right_equal) return Asked::not_in_python;
   const auto ask = [&](bool is_left) {
     PyObject* method = is_left ? left : right;
     const Value self = is_left ? a : b, other = is_left ? b : a;
+    if (PyObject* equal = is_left ? left_equal : right_equal)
+      return ask_not_equal(trace, equal, self, other, result);
     if (method == nullptr)
       return compare_in_c(trace, is_left ? op : kSwapped[op], self, other, result);
     *result = call_operand(trace, method, is_left ? names.left : names.right, self, other);
@@ -133,6 +171,11 @@ Asked call_comparison(Trace& trace, int op, Value a, Value b, Result* result) {
 
 // Python's protocol for an operator when a class written in Python takes part.
 Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, Result* result) {
+  if (is_blocked(op, a.object, b.object)) {
+    trace.stop(BreakReason::c_function,
+               std::string("an operator of ") + Py_TYPE(a.object)->tp_name);
+    return Asked::not_in_python;
+  }
   PyObject* inplace = operand_method(a.object, op.inplace);
   PyObject* left = operand_method(a.object, op.left);
   const bool same_type = Py_TYPE(a.object) == Py_TYPE(b.object);
@@ -164,27 +207,6 @@ Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, Res
   if (no_more_to_ask) return Asked::refused;
   trace.stop(BreakReason::c_function, std::string("an operator of ") + Py_TYPE(a.object)->tp_name);
   return Asked::not_in_python;
-}
-
-// `!=` of a class that has only __eq__, as object.__ne__ does it. False: it is another case.
-bool call_not_equal(Trace& trace, Value a, Value b, Result* result) {
-  static PyObject* of_object = _PyType_Lookup(&PyBaseObject_Type, compare_names(Py_NE).left);
-  PyObject* equal = compare_names(Py_EQ).left;
-  for (const auto& [self, other] : {std::pair{a, b}, std::pair{b, a}}) {
-    PyObject* method = operand_method(self.object, equal);
-    if (method == nullptr ||
-        _PyType_Lookup(Py_TYPE(self.object), compare_names(Py_NE).left) != of_object)
-      return false;
-    const Result same = call_operand(trace, method, equal, self, other);
-    if (same.object == nullptr) return true;
-    Object held = Object::steal(same.object);
-    if (same.object == Py_NotImplemented) continue;
-    const int is_true = truth(&trace, {same.object, same.ref});
-    if (is_true >= 0) *result = {Py_NewRef(is_true ? Py_False : Py_True), 0};
-    return true;
-  }
-  *result = is_same(&trace, a, b, true);
-  return true;
 }
 
 const char* symbol_of(int op) {
@@ -346,7 +368,6 @@ Result compare(Trace* trace, int op, Value a, Value b) {
       return PyObject_RichCompare(left, right, op);
     });
   Result result;
-  if (op == Py_NE && call_not_equal(*trace, a, b, &result)) return result;
   const Asked asked = call_comparison(*trace, op, a, b, &result);
   if (asked == Asked::answered) return result;
   const bool by_identity = op == Py_EQ || op == Py_NE;
@@ -397,6 +418,31 @@ Result is_same(Trace* trace, Value a, Value b, bool negate) {
   return {Py_NewRef(same != negate ? Py_True : Py_False), 0};
 }
 
+bool check_length(Trace& trace, Result* length) {
+  const Value value{length->object, length->ref};
+  if (PyLong_CheckExact(length->object)) {
+    const Object zero = Object::steal(PyLong_FromLong(0));
+    const Result fits = compare(&trace, Py_GE, value, {zero.get(), 0});
+    const Object held = Object::steal(fits.object);
+    const int is_size = fits.object == nullptr ? -1 : truth(&trace, {fits.object, fits.ref});
+    if (is_size < 0) return false;
+    if (is_size == 1 && PyLong_AsSsize_t(length->object) >= 0) return true;
+    PyErr_Clear();
+  }
+  trace.use(value);
+  const Object number = Object::steal(PyNumber_Index(length->object));
+  if (!number) return false;
+  if (_PyLong_Sign(number.get()) < 0) {
+    PyErr_SetString(PyExc_ValueError, "__len__() should return >= 0");
+    return false;
+  }
+  const Py_ssize_t size = PyNumber_AsSsize_t(number.get(), PyExc_OverflowError);
+  if (size < 0) return false;
+  Py_SETREF(length->object, PyLong_FromSsize_t(size));
+  length->ref = 0;
+  return true;
+}
+
 int truth(Trace* trace, Value value) {
   if (!is_following(trace)) return PyObject_IsTrue(value.object);
   if (is_tensor(value.object)) {
@@ -410,22 +456,24 @@ int truth(Trace* trace, Value value) {
     return PyObject_IsTrue(value.object);
   }
   for (PyObject* name : {names().bool_, names().len}) {
+    if (_PyType_Lookup(Py_TYPE(value.object), name) == Py_None) {  // blocked: raises
+      trace->guard_type(value);
+      return PyObject_IsTrue(value.object);
+    }
     PyObject* method = operand_method(value.object, name);
     if (method == nullptr) continue;
-    const Result result = call_operand(*trace, method, name, value, {});
+    Result result = call_operand(*trace, method, name, value, {});
     if (result.object == nullptr) return -1;
-    Object held = Object::steal(result.object);
-    if (name == names().bool_ ? !PyBool_Check(held.get()) : !PyLong_Check(held.get())) {
+    const bool is_answer =
+        name == names().len ? check_length(*trace, &result) : PyBool_Check(result.object) != 0;
+    const Object held = Object::steal(result.object);
+    if (is_answer) return truth(trace, {held.get(), result.ref});
+    if (name == names().bool_) {
       trace->use({held.get(), result.ref});
-      if (name == names().bool_)
-        PyErr_Format(PyExc_TypeError, "__bool__ should return bool, returned %s",
-                     Py_TYPE(held.get())->tp_name);
-      else
-        PyErr_Format(PyExc_TypeError, "'%.200s' object cannot be interpreted as an integer",
-                     Py_TYPE(held.get())->tp_name);
-      return -1;
+      PyErr_Format(PyExc_TypeError, "__bool__ should return bool, returned %s",
+                   Py_TYPE(held.get())->tp_name);
     }
-    return truth(trace, {held.get(), result.ref});
+    return -1;
   }
   const int result = PyObject_IsTrue(value.object);
   if (result >= 0) trace->guard_truth(value, result != 0);

@@ -240,8 +240,6 @@ RootRunner::Next RootRunner::run_plainly(int instructions) {
 std::string RootRunner::why_missed(int offset) const {
   const auto found = root_.segments.at.find(offset);
   if (found == root_.segments.at.end() || found->second.empty()) return {};
-  const Segment& segment = *found->second.front();
-  if (segment.result().unobserved && tensors().is_observed()) return "a profiler is on";
   return found->second.front()->guards().explain(frame_.slots(), used_slots());
 }
 

@@ -25,6 +25,7 @@ def losses(make, compile, compile_step):
     return curve
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")  # nothing is given up
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("make", tasks.ALL, ids=lambda make: make.__name__)
 def test_loss_curve(make, form):

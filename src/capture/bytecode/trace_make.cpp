@@ -13,12 +13,6 @@ bool has_finaliser(PyObject* object) {
          !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
 }
 
-// d['key'] = ... on a dict that the run made: numbers in it stay what they will be in the call.
-bool keeps_others_lazy(StepKind kind, const Tracked* container, std::span<const Value> inputs) {
-  return kind == StepKind::set_item && container != nullptr && container->born &&
-         PyDict_CheckExact(container->object.get()) && PyUnicode_CheckExact(inputs[1].object);
-}
-
 }  // namespace
 
 // It can't be made again, or only when the segment ends: an iterator.
@@ -130,16 +124,15 @@ void Trace::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObje
   }
   if (!keeps_elements(kind)) settle_inside(inputs);
   const bool appends = kind == StepKind::list_append && is_lazy_number(inputs[1]);
-  Tracked* container = find(changed.object);
-  const bool puts = keeps_others_lazy(kind, container, inputs);
-  const bool puts_number = puts && is_lazy_number(inputs[2]);
-  if (container != nullptr && kind != StepKind::list_append && !puts) settle_elements(*container);
-  std::vector<Operand> prepared = operands(inputs, lazy || appends || puts_number);
+  const bool fills = kind == StepKind::set_item && keeps_values_apart(target.object, inputs[1]);
+  if (Tracked* container = find(changed.object);
+      container != nullptr && kind != StepKind::list_append && !fills)
+    settle_elements(*container);
+  const bool puts = appends || (fills && is_lazy_number(inputs[2]));
+  std::vector<Operand> prepared = operands(inputs, lazy || puts);
   if (!active()) return;
   if (appends) append_lazy(*tracked, inputs[1].ref);
-  if (puts_number) guard(inputs[2].ref, kGuardType);
-  if (puts) container->lazy.set_value(inputs[1].object, puts_number ? inputs[2].ref : 0);
-  lazy_elements_ += puts_number ? 1 : 0;
+  if (fills) put_lazy(*find(target.object), inputs[1].object, puts ? inputs[2].ref : 0);
   if (lazy && prepared.size() > 1) note_changing(prepared.back().ref);
   if (Tracked* dict = find(changed.object);
       dict != nullptr && (kind == StepKind::del_item || kind == StepKind::call))

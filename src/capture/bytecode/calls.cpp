@@ -75,9 +75,9 @@ bool is_left_alone(std::string_view module) {
                                                   "bdb",
                                                   "random"};
   // Plain code among the machinery.
-  static constexpr std::string_view kFollowed[] = {"torch._inductor.test_operators",
-                                                   "torch.fx.traceback",
-                                                   "torch._higher_order_ops.invoke_subgraph"};
+  static constexpr std::string_view kFollowed[] = {
+      "torch._inductor.test_operators", "torch.fx.traceback",
+      "torch.fx.experimental.symbolic_shapes", "torch._higher_order_ops.invoke_subgraph"};
   if (std::ranges::find(kFollowed, module) != std::end(kFollowed)) return false;
   for (std::string_view one : kModules)
     if (module == one || (module.starts_with(one) && module[one.size()] == '.')) return true;

@@ -186,7 +186,7 @@ Result get_type_attribute(Trace& trace, Value type, PyObject* name) {
     if (Py_TYPE(found)->tp_descr_get == nullptr) return {held.release(), ref};
     return call_getter(trace, {found, ref}, {}, cls, name);
   }
-  if (!meta_first && of_meta != nullptr && PyFunction_Check(of_meta))
+  if (!meta_first && found == nullptr && of_meta != nullptr && PyFunction_Check(of_meta))
     return bind_method(trace, {of_meta, trace.read_type(meta, name, of_meta)}, type);
   // __name__, __mro__, members of an Enum: fixed as long as the class is.
   PyObject* result;

@@ -123,11 +123,11 @@ Expr average_pool(ElementQuery& q) {
 // (grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 constexpr WindowArgs kGradientArgs{2, 3, 4, std::nullopt};
 
-// How many windows may have one element of the input, along a dimension.
+// How many windows may have one element of the input, along a dimension. (Not at most as many as
+// there are: the last that could have it may be one behind the input's end.)
 std::vector<int64_t> covers_of(const Windows& windows) {
   std::vector<int64_t> covers;
-  for (const Window& w : windows)
-    covers.push_back(std::min(w.output, (w.kernel + w.stride - 1) / w.stride));
+  for (const Window& w : windows) covers.push_back((w.kernel + w.stride - 1) / w.stride);
   return covers;
 }
 

@@ -209,6 +209,9 @@ def window_calls():
     yield "max_pool2d", image, (2, 2), (2, 1), (0, 0), (2, 3), False
     yield "avg_pool2d", wide, (2, 3), (2, 3)
     yield "avg_pool2d", wide.to(memory_format=torch.channels_last), (3, 3), (2, 2), (1, 1)
+    for sizes in ((1, 1, 1, 5), (2, 3, 2, 1)):  # less windows than could have a pixel
+        line = floats(*sizes)
+        yield "avg_pool2d_backward", floats(*sizes), line, 3, 1, 1, False, True, None
     cube = floats(2, 3, 4, 5, 6)
     yield "avg_pool3d", cube, (2, 2, 2), (1, 2, 2), (1, 0, 1), True, False
     yield "avg_pool3d_backward", floats(*torch.ops.aten.avg_pool3d(cube, 2, 2).shape), cube, 2, 2, 0, False, True, None

@@ -53,7 +53,8 @@ def muon(t):
 
 
 def lbfgs(t, line_search=None):
-    net = mlp(8, 8, 1)
+    """In double precision: eager itself, changed by one bit, is elsewhere after a few line searches."""
+    net = mlp(8, 8, 1).double()
     model = t.model(net)
     optimizer = torch.optim.LBFGS(net.parameters(), lr=0.1, max_iter=4, history_size=5, line_search_fn=line_search)
 
@@ -66,7 +67,7 @@ def lbfgs(t, line_search=None):
 
         return optimizer.step(closure)
 
-    t.train(t.step(train_step), values(6), net, optimizer)
+    t.train(t.step(train_step), values(6, dtype=torch.float64), net, optimizer)
 
 
 def lbfgs_strong_wolfe(t):

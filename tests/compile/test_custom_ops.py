@@ -22,3 +22,16 @@ def test_an_op_that_is_defined_anew():
             compiled = smelt.compile(lambda x: torch.ops.smelt_test.scaled(x) + 1)
             for _ in range(3):
                 assert torch.equal(compiled(torch.ones(3)), torch.full((3,), scale + 1.0))
+
+
+def test_an_op_that_nobody_has_looked_up():
+    library = torch.library.Library("smelt_looked_up", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+
+    def function(x):
+        return torch.ops.smelt_looked_up.twice(x.sin()) + torch.ops.smelt_looked_up.twice.default(x)
+
+    compiled, x = smelt.compile(function, fullgraph=True), torch.randn(4)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), x.sin() * 2 + x * 2)

@@ -107,6 +107,22 @@ def storage():
     return fn
 
 
+@case()
+def stored_by_super():
+    """One graph, and each item logged once."""
+    class Output(collections.OrderedDict):
+        def __setitem__(self, key, value):
+            super().__setitem__(key, value)
+            super().__setattr__("log", [*getattr(self, "log", ()), key])
+
+    def fn(x):
+        output = Output()
+        output["first"] = x + 1
+        output["second"] = x * 2
+        return output, output.log
+    return fn
+
+
 @case(whole=False)
 def ordered_storage():
     def fn(x):

@@ -582,7 +582,7 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
   PyObject* callee = c.callee.object;
   MethodCall m{c, {}, c.arguments, {}};
   PyTypeObject* owner = nullptr;
-  Object held;
+  Object held, held_name;  // what a wrapper hands out is new each time
   if (PyCFunction_Check(callee)) {
     PyObject* self = PyCFunction_GET_SELF(callee);
     m.name = reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;
@@ -599,8 +599,8 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
     // No path leads to the object of a wrapper that existed before.
     if (m.self.ref == 0 && !c.trace.is_tracked(held.get()) && !is_constant(held.get()))
       return false;
-    Object name = Object::steal(PyObject_GetAttrString(callee, "__name__"));
-    m.name = PyUnicode_AsUTF8(name.get());  // interned by the type
+    held_name = Object::steal(PyObject_GetAttrString(callee, "__name__"));
+    m.name = PyUnicode_AsUTF8(held_name.get());
     Object cls = Object::steal(PyObject_GetAttrString(callee, "__objclass__"));
     owner = cls ? reinterpret_cast<PyTypeObject*>(cls.get()) : Py_TYPE(held.get());
     PyErr_Clear();

@@ -29,6 +29,7 @@ constexpr auto kRows = std::to_array<LogRow>({
     {"schedule", "which ops share a kernel, and which are called"},
     {"code", "the loops of each kernel"},
     {"program", "the program that runs"},
+    {"memory", "which tensors of a program are alive when it takes the most memory"},
     {"perf", "how long each stage took"},
     {"breaks", "where graphs end, and why"},
     {"guards", "what each compiled piece of a function depends on"},

@@ -17,6 +17,7 @@ enum class Log : uint8_t {
   schedule,
   code,
   program,
+  memory,
   perf,
   breaks,
   guards,

@@ -198,6 +198,7 @@ void BackwardNode::release_variables() {
   if (saved_.empty()) return;  // as often as one likes, as in eager
   for (torch::autograd::SavedVariable& saved : saved_) saved.reset_data();
   inputs_.clear();
+  states_.forget();
   released_ = true;
 }
 

@@ -10,9 +10,11 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "compile/batches.h"
 #include "compile/compile.h"
 #include "compile/in_place.h"
+#include "compile/peak_memory.h"
 #include "compile/reuse.h"
 #include "graph/alias.h"
 #include "passes/ownership.h"
@@ -228,7 +230,9 @@ Program lower(const Graph& graph, bool release_inputs) {
 
 Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelCode> kernels,
               bool release_inputs) {
-  return Lowering(graph, schedule, release_inputs).run(std::move(kernels));
+  Program program = Lowering(graph, schedule, release_inputs).run(std::move(kernels));
+  if (log_enabled(Log::memory)) log(Log::memory, describe_peak(graph, schedule, program));
+  return program;
 }
 
 }  // namespace smelt

@@ -80,6 +80,45 @@ class Probe final : public ElementQuery {
   }
 };
 
+// Is the element of a factory a literal, wherever it is?
+bool is_literal(const Graph& graph, const Node& node) {
+  const Domain domain{.full = graph.type(node.results[0]).sizes, .reduced = {}};
+  loops::Kernel kernel;
+  kernel.outer = domain.full;
+  loops::Builder builder(kernel);
+  builder.begin_stage(false);
+  Probe probe(graph, node, domain.full_index(), builder);
+  const loops::Val element = element_of(probe).value;
+  return kernel.insts[element].op == loops::Op::constant;
+}
+
+// By node: is each element of its result one number that is known now? As part of a kernel that is
+// a literal, and needs neither memory nor time.
+std::vector<bool> uniform_nodes(const Graph& graph, const Roles& roles) {
+  std::vector<bool> uniform(graph.nodes.size());
+  const auto is_uniform = [&](ValueId value) {
+    const NodeId producer = graph.values[value].node;
+    return producer >= 0 && uniform[producer];
+  };
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const Role role = roles.role[i];
+    if (role == Role::inlined) uniform[i] = is_literal(graph, node);
+    const bool follows = role == Role::view ? roles.looks_through[i]
+                                            : role == Role::element &&
+                                                  roles.meaning[i]->pattern == Pattern::pointwise;
+    if (!follows) continue;
+    bool any = false, all = true;
+    for (const Arg& arg : node.args)
+      each_ref(arg, [&](Ref ref) {
+        any = true;
+        all &= is_uniform(ref.id);
+      });
+    uniform[i] = any && all && (role == Role::view || !may_fail(graph, node));
+  }
+  return uniform;
+}
+
 }  // namespace
 
 bool may_fail(const Graph& graph, const Node& node) {
@@ -160,6 +199,10 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
 }
 
 void Roles::choose_inlined(const Graph& graph) {
+  const std::vector<bool> uniform = uniform_nodes(graph, *this);
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    if (uniform[i] && role[i] == Role::element && !is_output[graph.nodes[i].results[0]])
+      role[i] = Role::inlined;
   // What is read once per element, and elsewhere than at the reader's own place, is cheapest where
   // it is read.
   for (size_t i = graph.nodes.size(); i-- > 0;) {
@@ -177,7 +220,7 @@ void Roles::choose_inlined(const Graph& graph) {
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     if (role[i] != Role::inlined) continue;
     const ValueId value = graph.nodes[i].results[0];
-    const bool anywhere = meaning[i]->pattern == Pattern::factory;
+    const bool anywhere = uniform[i] || meaning[i]->pattern == Pattern::factory;
     if (!read_by_kernels(graph, value, anywhere ? -1 : part[i])) role[i] = Role::element;
   }
 }

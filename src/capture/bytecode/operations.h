@@ -52,6 +52,8 @@ Result compare(Trace* trace, int op, Value a, Value b);
 Result is_same(Trace* trace, Value a, Value b, bool negate);
 // bool(value): 0, 1, or -1 with an error set.
 int truth(Trace* trace, Value value);
+// What CPython asks of the result of a __len__, which becomes an int. False with an error set.
+bool check_length(Trace& trace, Result* length);
 // format(value, spec) as FORMAT_VALUE does; conversion 0 none, 1 str, 2 repr, 3 ascii. spec may be
 // empty.
 Result format(Trace* trace, Value value, int conversion, Value spec);

@@ -340,6 +340,22 @@ bool OpLog::keep_results(LogItem& item, const std::vector<c10::IValue>& stack, s
   return known;
 }
 
+namespace {
+
+// Does it draw random numbers? A dropout that is switched off does not.
+bool draws(const OpInfo& op, const std::vector<c10::IValue>& arguments) {
+  if (!op.traits.random) return false;
+  if (const int dropout = op.dropout_arg;
+      dropout >= 0 && arguments[dropout].isDouble() && arguments[dropout].toDouble() == 0.0)
+    return false;
+  for (const char* name : {"train", "training"})
+    if (const std::optional<int> at = op.handle.schema().argumentIndexWithName(name))
+      return !arguments[*at].isBool() || arguments[*at].toBool();
+  return true;
+}
+
+}  // namespace
+
 void OpLog::call(const OpInfo& op, DispatchKeySet below, std::vector<c10::IValue>* stack) {
   const size_t first = stack->size() - op.arg_types.size();
   LogItem item;
@@ -354,9 +370,7 @@ void OpLog::call(const OpInfo& op, DispatchKeySet below, std::vector<c10::IValue
   if (kept) {
     note_writes(item, facts);
     item.ambient = ambient();
-    const int dropout = op.dropout_arg;
-    item.random = op.traits.random && (dropout < 0 || !item.arguments[dropout].isDouble() ||
-                                       item.arguments[dropout].toDouble() != 0.0);
+    item.random = draws(op, item.arguments);
     const LoggedTensor* written = item.written.empty() ? nullptr : &values_[item.written[0]];
     if (facts.resizes && written && is_input_memory(written->memory)) {
       give_up(Kind::memory, op.name.str());

@@ -23,15 +23,26 @@ LOW_PRECISION = {"autocast_bfloat16": 3e-2, "model_in_bfloat16": 3e-2, "scaler_f
 
 # Sizes that vary: the limit of variants is told of (docs/compile.md), and Python goes on.
 PAST_THE_LIMIT = {"recommender_sparse_adam", "mixture_of_experts", "lbfgs", "lbfgs_strong_wolfe", "growing_sequences"}
+# What is part of the program differs from step to step: sizes, numbers in a text or in code of the user's that autograd calls.
+# Or there are more pieces than the first steps came to.
+KEEPS_CHANGING = {"printing_now_and_then", "packed_sequences", "cutmix", "gradient_reversal", "reinforce_episodes",
+                  "backward_hooks", "checkpoint_of_a_sequence"}  # fmt: skip
 # What is run op by op: backward passes inside of a step that are more than gradients of a loss, sparse gradients, a branch
 # or a size by a tensor's contents everywhere, nothing to compile.
 OP_BY_OP = {
     "model": {"recommender_sparse_sgd", "recommender_sparse_adam", "embedding_max_norm", "raw_tensors_by_hand",
-              "func_grad_training", "binary_activations"},
+              "func_grad_training", "binary_activations", "codebook_by_averages"},
     "step": {"wgan_gradient_penalty", "recommender_sparse_sgd", "unet_dice", "asgd", "validation_inside_the_step",
              "several_losses_retain_graph", "maml", "maml_first_order", "maml_functional_call", "hessian_vector_product",
-             "gradient_penalty_of_double_backward", "gradient_surgery", "physics_informed"},
+             "gradient_penalty_of_double_backward", "gradient_surgery", "physics_informed", "codebook_by_averages",
+             "numpy_comes_in", "outputs_kept_and_used_later", "noise_with_a_generator"},
 }  # fmt: skip
+
+# Whatever the form, nothing breaks these.
+IN_ONE_PIECE = {"mlp_sgd", "gpt_tied_weights", "bert_masked_words", "resnet_with_inplace_relu", "dcgan_two_optimizers",
+                "vector_valued_backward", "autograd_backward_of_many", "accumulation_in_the_step", "zeroed_in_place",
+                "accumulation_of_chunks", "radam", "plateau", "rate_changed_by_hand", "spectral_norm", "lookahead_slow_weights",
+                "state_in_an_attribute", "trainer_class", "whole_epoch_compiled", "scaler_with_overflow"}  # fmt: skip
 
 FILES = (runs_models, runs_images, runs_sequences, runs_optimizers, runs_loops, runs_autograd, runs_state)
 RUNS = {run.__name__: run for file in FILES for run in file.RUNS}
@@ -77,6 +88,8 @@ def test_run(name, form):
         assert all("was compiled" in text for text in new)
         return
     assert new == []
-    assert not any(session.recompiles[-2:]), session.recompiles
+    assert name in KEEPS_CHANGING or not any(session.recompiles[-2:]), session.recompiles
     if generated.HAS_KERNELS and name not in OP_BY_OP[form]:
         assert smelt.stats()["kernels"] > 0
+    if name in IN_ONE_PIECE:
+        assert smelt.stats()["graph_breaks"] == 0

@@ -1,28 +1,25 @@
-"""Optimizer steps on the CPU: smelt.record(backend='native') of a step against eager's three forms and torch.compile.
+"""Optimizer steps on the CPU: a compiled step against eager's three forms and torch.compile.
 
-Every row in a process of its own, the contestants in turn, all on the same parameters and state.
+Every row in a process of its own, the contestants in turn.
 
   single, foreach, fused   milliseconds per step of eager's forms, median
-  smelt                    likewise of the recorded step
+  smelt                    likewise of the step compiled by smelt.compile
   fastest                  the fastest eager form's time divided by smelt's, median over the rounds
   torch                    torch.compile's time divided by smelt's
   memory                   MiB of new memory at the peak of a step: the fastest eager form, smelt, torch.compile
-  error                    largest difference to eager's fused (or foreach) step, relative to the largest element
+  error                    largest difference to eager's foreach step, relative to the largest element
 
 Must hold: smelt at least as fast as the fastest eager form and 0.95 of torch.compile, with no memory of the size of a
 parameter.
 """
-import argparse
-import json
 import math
-import os
-import subprocess
 import sys
 
 import torch
 
 import measure
 import smelt
+from measure import rows
 
 
 def resnet50():
@@ -59,21 +56,6 @@ ROWS = [f'{model}-{optimizer}' for model in SHAPES for optimizer in ('sgd', 'ada
 FORMS = {'single': (False, False), 'foreach': (True, False), 'fused': (False, True)}
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(prog='./dev bench optimizer', description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('rows', nargs='*', metavar='ROW', help=f'of {", ".join(ROWS)} (default: all)')
-    parser.add_argument('--alone', action='store_true', help='without torch.compile')
-    parser.add_argument('--threads', type=int, help="threads (default: PyTorch's choice)")
-    parser.add_argument('--seconds', type=float, default=6, help='how long a row is measured (default: 6)')
-    parser.add_argument('--json', action='store_true', help='one JSON object per row')
-    parser.add_argument('--child', action='store_true', help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if unknown := set(arguments.rows) - set(ROWS):
-        parser.error(f'no row called {", ".join(sorted(unknown))}; there are {", ".join(ROWS)}')
-    return arguments
-
-
 class Workload:
     def __init__(self, row):
         model, optimizer, *clip = row.split('-')
@@ -100,6 +82,7 @@ class Workload:
     def difference(self, one, other):
         """From the same state, what do two steps leave behind?"""
         with torch.no_grad():
+            one()  # compiles, for this grad mode
             start = [t.clone() for t in self.tensors()]
             one()
             left = [t.clone() for t in self.tensors()]
@@ -117,88 +100,50 @@ def compiled_by_torch(workload):
     return step
 
 
-def rounds(calls, seconds):
-    """Seconds per call of each, measured in turn."""
-    for call in calls.values():
-        call()
-    spent = sum(measure.once(call)[0] for call in calls.values())
-    samples = {name: [] for name in calls}
-    names = list(calls)
-    for i in range(int(min(max(seconds / spent, 7), 300))):
-        for name in names[i % len(names):] + names[:i % len(names)]:
-            samples[name].append(measure.once(calls[name])[0])
-    return samples
-
-
-def ratio(samples, one, other):
-    return measure.median([a / b for a, b in zip(samples[one], samples[other])])
-
-
-def measure_row(row, alone, seconds):
+def measure_row(row, arguments):
     workload = Workload(row)
-    # Single and foreach forms of Adam read their step counts in Python, which a recording can't.
-    form = 'fused' if 'adam' in row else 'foreach'
-    record_seconds, graph = measure.once(lambda: smelt.record(lambda: workload.step(form), backend='native'))
     calls = {name: lambda name=name: workload.step(name) for name in FORMS}
-    calls['smelt'] = graph.run
-    if not alone:
-        calls['torch'] = compiled_by_torch(workload)
-    samples = rounds(calls, seconds)
+    calls['smelt'] = smelt.compile(calls['foreach'])
+    first_seconds, _ = measure.once(calls['smelt'])
+    if not arguments.alone:
+        # A workload of its own: it marks an optimizer's groups as capturable, which eager refuses on the CPU.
+        calls['torch'] = compiled_by_torch(Workload(row))
+    samples = rows.in_turn(calls, arguments.seconds, least=7, most=300)
     fastest = min(FORMS, key=lambda name: measure.median(samples[name]))
 
     def peak(name):
         return measure.peak_bytes(calls[name], prepare=lambda: None, device='cpu') / 2**20
-    result = {'row': row, 'parameters': len(workload.parameters), 'record_s': record_seconds,
-              **{f'{name}_ms': 1e3 * measure.median(samples[name]) for name in calls},
-              'fastest': fastest, 'against_eager': ratio(samples, fastest, 'smelt'),
+    result = {'row': row, 'parameters': len(workload.parameters), 'first_s': first_seconds,
+              **{f'{name}_ms': rows.median_ms(samples, name) for name in calls},
+              'fastest': fastest, 'against_eager': rows.ratio(samples, fastest, 'smelt'),
               'eager_mib': peak(fastest), 'smelt_mib': peak('smelt'),
-              'error': workload.difference(calls['smelt'], calls[form])}
-    if not alone:
-        result |= {'against_torch': ratio(samples, 'torch', 'smelt'), 'torch_mib': peak('torch')}
+              'error': workload.difference(calls['smelt'], calls['foreach'])}
+    if not arguments.alone:
+        result |= {'against_torch': rows.ratio(samples, 'torch', 'smelt'), 'torch_mib': peak('torch')}
     return result
 
 
 def show(row):
     forms = ''.join(f'{row[f"{name}_ms"]:>9.2f}' for name in FORMS)
-    print(f'{row["row"]:<22}{forms}{row["smelt_ms"]:>9.2f}{row["against_eager"]:>9.2f}'
-          f'{row.get("against_torch", math.nan):>7.2f}{row["eager_mib"]:>9.2f}{row["smelt_mib"]:>7.2f}'
-          f'{row.get("torch_mib", math.nan):>8.2f}{row["error"]:>10.1e}', flush=True)
+    return (f'{row["row"]:<22}{forms}{row["smelt_ms"]:>9.2f}{row["against_eager"]:>9.2f}'
+            f'{row.get("against_torch", math.nan):>7.2f}{row["eager_mib"]:>9.2f}{row["smelt_mib"]:>7.2f}'
+            f'{row.get("torch_mib", math.nan):>8.2f}{row["error"]:>10.1e}')
 
 
 def failures(row):
     if row['against_eager'] < 0.97:
-        yield f'{row["row"]}: slower than eager'
+        yield 'slower than eager'
     if row.get('against_torch', 1) < 0.95:
-        yield f'{row["row"]}: slower than torch.compile'
+        yield 'slower than torch.compile'
     if row['smelt_mib'] > 1:
-        yield f'{row["row"]}: takes memory'
+        yield 'takes memory'
 
 
 def main():
-    arguments = parse_arguments()
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
-    if arguments.child:
-        print(json.dumps(measure_row(arguments.rows[0], arguments.alone, arguments.seconds)))
-        return
-    if not arguments.json:
-        print(f'{"":<22}{"single":>9}{"foreach":>9}{"fused":>9}{"smelt":>9}{"fastest":>9}{"torch":>7}'
-              f'{"MiB":>9}{"smelt":>7}{"torch":>8}{"error":>10}')
-    failed = []
-    for name in arguments.rows or ROWS:
-        command = [sys.executable, os.path.abspath(__file__), name, '--child', '--seconds', str(arguments.seconds)]
-        command += ['--alone'] * arguments.alone
-        command += ['--threads', str(arguments.threads)] if arguments.threads else []
-        child = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-        if child.returncode:
-            failed.append(f'{name}: no result')
-            continue
-        row = json.loads(child.stdout.splitlines()[-1])
-        print(json.dumps(row)) if arguments.json else show(row)
-        failed += failures(row)
-    if failed:
-        sys.exit('\n'.join(failed))
+    header = (f'{"":<22}{"single":>9}{"foreach":>9}{"fused":>9}{"smelt":>9}{"fastest":>9}{"torch":>7}{"MiB":>9}{"smelt":>7}'
+              f'{"torch":>8}{"error":>10}')
+    return rows.run(rows.parser('optimizer', __doc__, ROWS, seconds=6), ROWS, measure_row, failures, show, header)
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

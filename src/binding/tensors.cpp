@@ -427,7 +427,6 @@ class TorchTensors final : public Tensors {
     return smelt::backward_leaves(outputs);
   }
   Ambient ambient() const override { return read_ambient(); }
-  bool is_observed() const override { return at::hasCallbacks(); }
   std::string difference(const Ambient& was, const Ambient& is) const override {
     return ambient_difference(was, is);
   }

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "base/error.h"
@@ -186,6 +187,8 @@ class AtenMachine final : public Machine {
   }
 
   void run_waiting(const Step& plain) {
+    at::RecordFunction range(at::RecordScope::FUNCTION);  // for a profiler, if one is on
+    if (range.isActive()) range.before("smelt::" + plain.op);
     bool good = true;
     if (waiting_.size() == 1) {
       good = launch(*waiting_[0].kernel, pointers_, symbols_);
@@ -345,6 +348,7 @@ class AtenMachine final : public Machine {
 
 std::vector<at::Tensor> LinkedProgram::run(std::vector<at::Tensor> inputs,
                                            std::vector<int64_t> symbols) const {
+  RECORD_FUNCTION("smelt::run", {});
   AtenMachine machine(*this, std::move(symbols));
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ProgramInput& input = program_.inputs[i];

@@ -23,7 +23,11 @@ namespace impl = torch::autograd::impl;
 BackwardNode::BackwardNode(std::shared_ptr<const TrainingProgram> program,
                            std::vector<at::Tensor> inputs, GeneratorStates states)
     : program_(std::move(program)), inputs_(std::move(inputs)), states_(std::move(states)) {
-  for (size_t input : program_->tracked_inputs_) add_next_edge(impl::gradient_edge(inputs_[input]));
+  // A pass goes on along an edge also where no gradient comes: not into what was detached.
+  for (size_t i = 0; i < program_->tracked_inputs_.size(); ++i)
+    add_next_edge(program_->gets_gradient_[i]
+                      ? impl::gradient_edge(inputs_[program_->tracked_inputs_[i]])
+                      : torch::autograd::Edge());
 }
 
 void BackwardNode::attach(std::shared_ptr<const TrainingProgram> program,

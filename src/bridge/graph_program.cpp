@@ -227,8 +227,13 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
   for (const at::Tensor& input : inputs)
     if (input._fw_grad(0).defined()) return std::nullopt;
   GeneratorStates states(log_.generators());
+  // Of a run that is none, because a guess was wrong.
+  std::vector<std::pair<at::Tensor, at::Tensor>> dropped;
   try {
-    for (size_t i : log_.cleared_first()) inputs[i].mutable_grad().reset();
+    for (size_t i : log_.cleared_first()) {
+      if (log_.expects()) dropped.emplace_back(inputs[i], inputs[i].grad());
+      inputs[i].mutable_grad().reset();
+    }
     for (const c10::Scalar& scalar : scalars) inputs.push_back(number_as_tensor(scalar));
     QuietWrites quiet(inputs, log_.quietly_written());
     auto outputs = graph_->impl().run_typed(inputs);
@@ -241,8 +246,9 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
     return std::nullopt;
   } catch (const Mispredicted&) {
     states.restore();
-    if (log_.expects()) throw;  // most likely it is that
-    return std::nullopt;
+    if (!log_.expects()) return std::nullopt;
+    for (const auto& [owner, grad] : dropped) owner.mutable_grad() = grad;
+    throw;  // most likely it is that
   } catch (...) {
     states.restore();
     throw;

@@ -59,6 +59,8 @@ class LogProgram {
   bool expects() const { return expects_; }
   // Inputs that only ops change which say nothing of it (quiet_writes.h).
   const std::vector<size_t>& quietly_written() const { return quietly_written_; }
+  // Inputs whose gradients are set or dropped.
+  const std::vector<size_t>& grad_owners() const { return grad_owners_; }
   // Inputs whose gradients are dropped before anything else is done.
   const std::vector<size_t>& cleared_first() const { return cleared_first_; }
   size_t ops() const { return steps_.size(); }

@@ -114,6 +114,7 @@ Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& 
 Recorded record_step(const LogProgram& program, const std::vector<at::Tensor>& inputs) {
   RecorderOptions options;
   options.grads_are_known = true;
+  options.grad_owners = program.grad_owners();
   LeafRecording recording(std::move(options), inputs, program.scalar_examples());
   return recording.finish(program.replay(recording.twins, recording.numbers));
 }

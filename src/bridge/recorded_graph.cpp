@@ -215,10 +215,14 @@ std::optional<std::vector<at::Tensor>> RecordedGraph::Impl::run_typed(
   std::vector<at::Tensor> inputs;
   inputs.reserve(graph.inputs.size());
   for (const Input& input : graph.inputs) {
-    if (input.source == Source::grad) return std::nullopt;
     if (is_prepared(input)) break;
-    inputs.push_back(input.source == Source::argument ? std::move(arguments[input.index])
-                                                      : captured[input.index]);
+    switch (input.source) {
+      case Source::argument: inputs.push_back(std::move(arguments[input.index])); break;
+      case Source::captured: inputs.push_back(captured[input.index]); break;
+      // It is an argument as well, by whose type the graph was chosen.
+      case Source::grad: inputs.push_back(inputs[input.index].grad());
+    }
+    if (!inputs.back().defined()) return std::nullopt;
     if (offsets_matter_ &&
         graph.type(input.value).offset.evaluate({}) != inputs.back().storage_offset())
       return std::nullopt;

@@ -116,6 +116,8 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
   }
   Recorded recorded = record_joint(log_, examples, log_.scalar_examples(), gradient_examples(),
                                    std::vector<bool>(tracked_.size(), true));
+  for (size_t i = 0; i < tracked_inputs_.size(); ++i)
+    gets_gradient_.push_back(recorded.graph.outputs.at(outputs_ + i) >= 0);
   const size_t arguments = examples.size() + log_.scalars().size();
   parts_ = {.arguments = static_cast<int32_t>(arguments),
             .outputs = static_cast<int32_t>(outputs_)};

@@ -71,6 +71,7 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
   const CompileOptions options_;
   const size_t outputs_;
   std::vector<size_t> tracked_inputs_;  // that require gradients
+  std::vector<bool> gets_gradient_;     // by tracked input: it is not only detached
   std::vector<Gradient> tracked_;       // outputs that do
   std::vector<size_t> written_;         // inputs that the forward changes
   std::vector<size_t> changed_;         // of those, the ones whose contents matter to its results

@@ -256,7 +256,8 @@ Val Builder::op(Op op, Val a, Val b, Val c) {
   }
   SMELT_CHECK(accepts(op, type), name + " of " + std::string(smelt::name_of(type)));
   if (Val folded = simpler(op, a, b); folded >= 0) return folded;
-  bool commutes = op == Op::add || op == Op::mul || op == Op::min || op == Op::max ||
+  bool extreme = op == Op::min || op == Op::max;  // of floating zeros the first
+  bool commutes = op == Op::add || op == Op::mul || (extreme && !is_floating(type)) ||
                   op == Op::bit_and || op == Op::bit_or || op == Op::bit_xor || op == Op::eq ||
                   op == Op::ne;
   if (commutes && a > b) std::swap(args[0], args[1]);

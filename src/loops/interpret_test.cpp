@@ -167,6 +167,10 @@ TEST(Scalar, BooleansAddAsOr) {
 TEST(Scalar, FloatingFollowsIEEE) {
   EXPECT_TRUE(std::isnan(numbers(Op::min, DType::f32, NAN, 1)));
   EXPECT_TRUE(std::isnan(numbers(Op::max, DType::f32, 1, NAN)));
+  for (const Op op : {Op::min, Op::max}) {
+    EXPECT_FALSE(std::signbit(numbers(op, DType::f32, 0.0, -0.0)));
+    EXPECT_TRUE(std::signbit(numbers(op, DType::f32, -0.0, 0.0)));
+  }
   EXPECT_EQ(compute(Op::ne, DType::f32, {NAN, 0}, {NAN, 0})->integer, 1);
   EXPECT_EQ(compute(Op::le, DType::f32, {NAN, 0}, {NAN, 0})->integer, 0);
   EXPECT_EQ(numbers(Op::round, DType::f64, 2.5), 2);

@@ -190,7 +190,7 @@ void RandomValues::compute_exactly(DType dtype) {
   RandomValue b = of(dtype, asks(op));
   bool exact = a.exact && b.exact;
   if (op == Op::mul) return add(result(a.expr * b.expr, a.most * b.most, a.grid + b.grid, exact));
-  // Which zero min and max give is open, and copysign would see it.
+  // Which zero a reduction to the least or most gives is open, and copysign would see it.
   if (op == Op::copysign) b.expr = select(b.expr == 0.0, 0.5, b.expr);
   double most = op == Op::add || op == Op::sub ? a.most + b.most
                 : op == Op::copysign           ? a.most

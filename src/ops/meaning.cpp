@@ -28,6 +28,7 @@ std::vector<Meaning> collect() {
                       scan_meanings,
                       pad_meanings,
                       pool_meanings,
+                      adaptive_pool_meanings,
                       interpolate_meanings,
                       factory_meanings,
                       reduce_meanings,

@@ -79,24 +79,17 @@ Expr sign_bit(ElementQuery& q) {
   return x < 0.0;
 }
 
-// x, or the bound in argument i where that is more, less. Of two zeros x is kept, as torch does it:
-// a bound that is not known may be the other one.
-template <Expr (*extreme)(Expr, Expr)>
-Expr bounded(ElementQuery& q, Expr x, size_t i) {
-  const Expr bound = q.rounded(i), result = extreme(x, bound);
-  if (!is_unknown_number(q, i) || !is_floating(x.dtype())) return result;
-  return select(x == bound, x, result);
-}
+// Of two zeros x is kept, as torch does it.
 template <Expr (*extreme)(Expr, Expr)>
 Expr clamp_one(ElementQuery& q) {
-  return bounded<extreme>(q, q.computed(0), 1);
+  return extreme(q.computed(0), q.rounded(1));
 }
 
 // clamp(self, min, max): min first, so that a max below it wins.
 Expr clamp(ElementQuery& q) {
   Expr x = q.computed(0);
-  if (!q.is_none(1)) x = bounded<larger>(q, x, 1);
-  if (!q.is_none(2)) x = bounded<lesser>(q, x, 2);
+  if (!q.is_none(1)) x = max(x, q.rounded(1));
+  if (!q.is_none(2)) x = min(x, q.rounded(2));
   return x;
 }
 

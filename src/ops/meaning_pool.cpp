@@ -1,33 +1,18 @@
 // Pooling. A window that slides is written out, element by element; windows that lie side by side
 // are dimensions of a view, which is reduced.
 #include <algorithm>
-#include <functional>
 
 #include "ops/decompose.h"
 #include "ops/element.h"
 #include "ops/layout.h"
 #include "ops/meaning_families.h"
+#include "ops/windows.h"
 
 namespace smelt {
 namespace {
 
 // A larger window is a loop in PyTorch's kernel, and should be one.
 constexpr int64_t kMostOffsets = 32;
-
-// Along one dimension.
-struct Window {
-  int64_t kernel = 1, stride = 1, pad = 0, dilation = 1;
-  int64_t input = 1, output = 1;  // sizes
-
-  // Does some window leave the input?
-  bool leaves() const {
-    return pad > 0 || (output - 1) * stride + (kernel - 1) * dilation >= input;
-  }
-  bool lies_side_by_side() const {
-    return kernel == stride && pad == 0 && dilation == 1 && input == output * kernel;
-  }
-};
-using Windows = std::vector<Window>;  // of the last dimensions
 
 // The lists of a pooling op; one number stands for all dimensions.
 struct WindowArgs {
@@ -59,35 +44,11 @@ std::optional<Windows> windows_of(const NodeReader& q, const WindowArgs& args,
   return windows;
 }
 
-int64_t offsets_in(const Windows& windows) {
-  int64_t count = 1;
-  for (const Window& window : windows) count *= window.kernel;
-  return count;
-}
-
-// Visits all tuples of numbers below the limits, the last one fastest.
-void each_offset(const std::vector<int64_t>& limits,
-                 const std::function<void(const std::vector<int64_t>&)>& visit) {
-  std::vector<int64_t> offset(limits.size(), 0);
-  for (;;) {
-    visit(offset);
-    size_t d = limits.size();
-    while (d > 0 && ++offset[d - 1] == limits[d - 1]) offset[--d] = 0;
-    if (d == 0) return;
-  }
-}
-
 std::vector<int64_t> kernels_of(const Windows& windows) {
   std::vector<int64_t> kernels;
   for (const Window& window : windows) kernels.push_back(window.kernel);
   return kernels;
 }
-
-// A conjunction that may be empty.
-struct Condition {
-  Expr all;
-  void add(Expr one) { all = all.builder ? all & one : one; }
-};
 
 Index offset_index(const Index& at, const Window& window, int64_t offset) {
   return at * Size(window.stride) + Index(Size(offset * window.dilation - window.pad));
@@ -162,11 +123,11 @@ Expr average_pool(ElementQuery& q) {
 // (grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 constexpr WindowArgs kGradientArgs{2, 3, 4, std::nullopt};
 
-// How many windows may have one element of the input, along a dimension.
+// How many windows may have one element of the input, along a dimension. (Not at most as many as
+// there are: the last that could have it may be one behind the input's end.)
 std::vector<int64_t> covers_of(const Windows& windows) {
   std::vector<int64_t> covers;
-  for (const Window& w : windows)
-    covers.push_back(std::min(w.output, (w.kernel + w.stride - 1) / w.stride));
+  for (const Window& w : windows) covers.push_back((w.kernel + w.stride - 1) / w.stride);
   return covers;
 }
 
@@ -279,27 +240,8 @@ constexpr UpdateRule kMaxGradient{max_gradient_form, max_gradient, allows_max_gr
 
 // --- windows side by side ---
 
-// The input with two dimensions for each one that is pooled: the window's number, and inside.
-Term window_view(Term input, const Windows& windows, Dims& inside) {
-  const size_t lead = input.type().sizes.size() - windows.size();
-  Sizes sizes(input.type().sizes.begin(), input.type().sizes.begin() + lead);
-  for (const Window& w : windows) {
-    sizes.emplace_back(w.output);
-    inside.push_back(static_cast<int64_t>(sizes.size()));
-    sizes.emplace_back(w.kernel);
-  }
-  return view(input, sizes);
-}
-
 bool lie_side_by_side(const std::optional<Windows>& windows) {
   return windows && std::ranges::all_of(*windows, &Window::lies_side_by_side);
-}
-
-bool average_side_by_side(DecomposeQuery& q, const Windows& windows, int64_t divisor) {
-  Dims inside;
-  const Term viewed = window_view(wide_argument(q, 0), windows, inside);
-  give(q, 0, sum(viewed, inside, false) / static_cast<double>(divisor));
-  return true;
 }
 
 template <int spatial>
@@ -307,48 +249,6 @@ bool average_apart(DecomposeQuery& q) {
   const auto windows = windows_of(q, kPoolArgs, q.type(0), q.result(), spatial);
   if (!lie_side_by_side(windows)) return false;
   return average_side_by_side(q, *windows, divisor_of(q, 5).given.value_or(offsets_in(*windows)));
-}
-
-// Windows whose sizes are all the same.
-std::optional<Windows> even_windows(const TensorType& input, const TensorType& output,
-                                    int spatial) {
-  Windows windows;
-  for (int d = 0; d < spatial; ++d) {
-    const auto from = input.sizes[input.rank() - spatial + d].as_known();
-    const auto to = output.sizes[output.rank() - spatial + d].as_known();
-    if (!from || !to || *to < 1 || *from % *to != 0) return std::nullopt;
-    const int64_t length = *from / *to;
-    windows.push_back({.kernel = length, .stride = length, .input = *from, .output = *to});
-  }
-  return windows;
-}
-
-// _adaptive_avg_pool*(self, output_size)
-template <int spatial>
-bool adaptive_average(DecomposeQuery& q) {
-  const auto windows = even_windows(q.type(0), q.result(), spatial);
-  return windows && average_side_by_side(q, *windows, offsets_in(*windows));
-}
-
-// _adaptive_avg_pool*_backward(grad_output, self): each element of a window gets its share.
-template <int spatial>
-bool adaptive_average_gradient(DecomposeQuery& q) {
-  const auto windows = even_windows(q.type(1), q.type(0), spatial);
-  if (!windows) return false;
-  Term grad = wide_argument(q, 0) / static_cast<double>(offsets_in(*windows));
-  Sizes sizes = q.type(0).sizes;
-  const size_t lead = sizes.size() - spatial;
-  for (int d = 0; d < spatial; ++d) {
-    const size_t at = lead + 2 * d + 1;
-    grad = unsqueeze(grad, static_cast<int64_t>(at));
-    sizes.insert(sizes.begin() + static_cast<ptrdiff_t>(at), Size((*windows)[d].kernel));
-  }
-  ArgList expanded;
-  for (const Size& size : sizes) expanded.emplace_back(size);
-  grad = write(q, "aten::expand", {grad.ref(), std::move(expanded), false});
-  grad = write(q, "aten::clone", {grad.ref(), kContiguous});
-  give_viewed(q, 0, cast(grad, q.result().dtype));
-  return true;
 }
 
 // The values only: of windows side by side by a reduction, else by an op that has no indices.
@@ -381,10 +281,6 @@ constexpr Meaning kRows[] = {
     sliding("aten::max_pool2d", max_pool<2>, allows_max<2>),
     {.name = "aten::max_pool2d_with_indices", .decompose = max_pool_values},
     {.name = "aten::max_pool2d_with_indices_backward", .update = &kMaxGradient},
-    {.name = "aten::_adaptive_avg_pool2d", .decompose = adaptive_average<2>},
-    {.name = "aten::_adaptive_avg_pool3d", .decompose = adaptive_average<3>},
-    {.name = "aten::_adaptive_avg_pool2d_backward", .decompose = adaptive_average_gradient<2>},
-    {.name = "aten::_adaptive_avg_pool3d_backward", .decompose = adaptive_average_gradient<3>},
 };
 
 }  // namespace

@@ -34,8 +34,8 @@ def assert_near(mine, theirs, scale, what, coarsest):
     assert (mine.dtype, mine.shape, mine.requires_grad) == (theirs.dtype, theirs.shape, theirs.requires_grad), what
     assert mine.stride() == theirs.stride(), f"{what}: strides {mine.stride()}, eager {theirs.stride()}"
     near = 0
-    if theirs.is_floating_point() and coarsest is not None:
-        near = max(TOLERANCE[theirs.dtype], TOLERANCE[coarsest])
+    if (theirs.is_floating_point() or theirs.is_complex()) and coarsest is not None:
+        near = max(TOLERANCE[theirs.dtype.to_real()], TOLERANCE[coarsest])
     torch.testing.assert_close(mine, theirs, rtol=near, atol=near * max(1.0, scale), equal_nan=True,
                                msg=lambda text: f"{what}: {text}")  # fmt: skip
 

@@ -13,6 +13,7 @@ import torch
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64, 100)
 LARGEST = 6000  # elements of a tensor
 FLOATS = (torch.float32, torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16)
+COMPLEX = (torch.complex64, torch.complex128)
 WHOLE = (torch.int64, torch.int64, torch.int32, torch.uint8, torch.bool)
 
 UNARY = ("torch.relu(X)", "torch.sigmoid(X)", "torch.tanh(X)", "torch.exp(-X.abs())", "X.abs()", "-X", "torch.sin(X)",
@@ -55,6 +56,16 @@ JOIN = ("torch.cat([X, Y], DIM)", "torch.stack([X, Y])", "torch.stack([X, Y], -1
 INPLACE = ("X.add_(1)", "X.mul_(0.5)", "X.clamp_(-1, 1)", "X[..., 0] = 1", "X[:1].mul_(2)", "X.copy_(Y)", "X.sub_(Y)",
            "X.transpose(0, -1).add_(1)", "X[..., ::2] = Y[..., ::2]", "X.fill_(0.5)", "X.neg_()", "X.relu_()",
            "X.view(-1)[0] = 3", "X.zero_()", "X.index_fill_(0, PLACES(X.shape[0]), 2)")  # fmt: skip
+IMAGES = ("F.interpolate(IMAGE(X), scale_factor=2, mode='bilinear')",
+          "F.interpolate(IMAGE(X), size=(5, 7), mode='bilinear', align_corners=True)",
+          "F.interpolate(IMAGE(X), scale_factor=1.5, mode='bicubic')", "F.interpolate(IMAGE(X), scale_factor=2)",
+          "F.interpolate(IMAGE(X)[:, :, 0], size=9, mode='linear')", "F.adaptive_avg_pool2d(IMAGE(X), (2, 3))",
+          "F.max_pool2d(F.pad(IMAGE(X), (1, 1, 1, 1)), 2)", "F.avg_pool2d(IMAGE(X), 3, 1, 1)",
+          "F.pad(IMAGE(X), (1, 0, 0, 1), mode='replicate')", "F.unfold(IMAGE(X), 1)",
+          "F.pixel_unshuffle(F.interpolate(IMAGE(X), scale_factor=2), 2)")  # fmt: skip
+UNARY_COMPLEX = ("X * 2", "-X", "X.conj() + 1", "X.abs()", "X.real + 1", "torch.view_as_real(X) * 2", "X * 1j",
+                 "X.clone()", "torch.exp(X * 0.1)")  # fmt: skip
+BINARY_COMPLEX = ("X + Y", "X - Y", "X * Y * 0.1", "torch.where(MASK, X, Y)")
 CALLS = ("X @ X.mT * 0.01 if X.dim() > 1 else X", "F.linear(X, torch.ones(3, X.shape[-1], dtype=X.dtype)) * 0.05",
          "X.reshape(-1, X.shape[-1]).mT.mm(X.reshape(-1, X.shape[-1])) * 0.01")  # fmt: skip
 
@@ -68,7 +79,7 @@ class Program:
     coarsest: torch.dtype  # the floating dtype of the fewest bits
 
     def function(self):
-        scope = {"torch": torch, "F": torch.nn.functional, "PLACES": places}
+        scope = {"torch": torch, "F": torch.nn.functional, "PLACES": places, "IMAGE": image}
         exec(compile(self.text, f"<random tensor program {self.seed}>", "exec"), scope)
         return scope["f"]
 
@@ -87,6 +98,11 @@ def places(size):
     return torch.tensor([size - 1, 0, size // 2, 0])
 
 
+def image(x):
+    """The last two dimensions, or the only one, as pixels."""
+    return x.reshape(1, -1, *x.shape[-2:]) if x.dim() > 1 else x.reshape(1, 1, 1, -1)
+
+
 def make_input(spec, before):
     dtype, shape, layout, seed = spec
     if layout == "same" and before:
@@ -96,6 +112,9 @@ def make_input(spec, before):
     def values(sizes):
         if dtype == torch.bool:
             return torch.rand(sizes, generator=generator) > 0.5
+        if dtype.is_complex:
+            parts = (torch.randn((*sizes, 2), generator=generator) * 2).round(decimals=2)
+            return torch.view_as_complex(parts).to(dtype)
         if not dtype.is_floating_point:
             return torch.randint(0 if dtype == torch.uint8 else -5, 6, sizes, generator=generator).to(dtype)
         return (torch.randn(sizes, generator=generator) * 2).round(decimals=2).to(dtype)
@@ -141,6 +160,8 @@ class Maker:
         base = [self.choice(SIZES) for _ in range(rank)]
         while torch.Size(base).numel() > LARGEST // 4:
             base[self.random.randrange(rank)] = self.choice((1, 2, 3))
+        if rank and self.random.random() < 0.02:
+            base[self.random.randrange(rank)] = 0
         self.specs = []
         for n in range(self.random.randrange(1, 5)):
             shape = list(base)
@@ -150,6 +171,8 @@ class Maker:
             if n and self.random.random() < 0.2:
                 shape = shape[1:]
             dtype = self.choice(FLOATS) if n == 0 or self.random.random() < 0.75 else self.choice(WHOLE)
+            if n and self.random.random() < 0.05:
+                dtype = self.choice(COMPLEX)
             layouts = ("plain", "plain", "plain", "transposed", "steps", "expanded", "offset")
             layout = "same" if n and self.random.random() < 0.08 else self.choice(layouts)
             self.specs.append((dtype, tuple(shape), layout, self.random.randrange(1000)))
@@ -169,7 +192,7 @@ class Maker:
 
     def try_step(self):
         kinds = {self.pointwise: 8, self.binary: 7, self.reduce: 4, self.normal: 3, self.view: 7, self.join: 2,
-                 self.inplace: 2, self.cast: 2, self.call: 0.7, self.exactly: 1}  # fmt: skip
+                 self.inplace: 2, self.cast: 2, self.call: 0.7, self.exactly: 1, self.image: 1}  # fmt: skip
         kind = self.random.choices(list(kinds), list(kinds.values()))[0]
         names = list(self.values)
         x = self.random.choices(names, [1 + i for i in range(len(names))])[0]
@@ -190,7 +213,7 @@ class Maker:
         text = _replaced(text, "X", x)
         text = _replaced(text, "Y", second) if second else text
         is_statement = " = " in text or "_(" in text
-        scope = {"torch": torch, "F": torch.nn.functional, "PLACES": places}
+        scope = {"torch": torch, "F": torch.nn.functional, "PLACES": places, "IMAGE": image}
         scope |= self.values
         name = f"v{len(self.lines)}"
         try:
@@ -201,9 +224,11 @@ class Maker:
                 made = eval(text, scope)
         except (RuntimeError, IndexError, TypeError, ValueError):
             return False
-        if not isinstance(made, torch.Tensor) or made.numel() == 0 or made.numel() > LARGEST or made.dim() > 6:
+        if not isinstance(made, torch.Tensor) or made.numel() > LARGEST or made.dim() > 6:
             return False
-        if made.is_floating_point():
+        if made.numel() == 0 and self.values[x].numel() and self.random.random() < 0.9:
+            return False
+        if made.numel() and (made.is_floating_point() or made.is_complex()):
             if not is_statement and not made.abs().max() < 200:
                 return False
             self.scale = max(self.scale, made.abs().nan_to_num().max().item())
@@ -213,7 +238,7 @@ class Maker:
             self.lines.append(text)
             return True
         self.values[name] = made
-        if exact or not made.is_floating_point():
+        if exact or not (made.is_floating_point() or made.is_complex()):
             self.exact.add(name)
         self.lines.append(f"{name} = {text}")
         return True
@@ -221,6 +246,8 @@ class Maker:
     def pointwise(self, x, value):
         if value.is_floating_point():
             return (self.choice(UNARY),)
+        if value.is_complex():
+            return (self.choice(UNARY_COMPLEX),)
         return self.choice(UNARY_WHOLE), True
 
     def partner(self, x, value):
@@ -231,6 +258,8 @@ class Maker:
                 torch.broadcast_shapes(value.shape, other.shape)
             except RuntimeError:
                 continue
+            if other.is_complex() != value.is_complex():
+                continue
             if other.is_floating_point() == value.is_floating_point() or self.random.random() < 0.2:
                 fitting.append(name)
         return self.choice(fitting) if fitting else None
@@ -239,12 +268,16 @@ class Maker:
         y = self.partner(x, value)
         if y is None:
             return None
+        if value.is_complex():
+            return self.choice(BINARY_COMPLEX), False, y
         if value.is_floating_point() and self.values[y].is_floating_point():
             return self.choice(BINARY), False, y
         return self.choice(BINARY_WHOLE[:2] if value.is_floating_point() or self.values[y].is_floating_point()
                            else BINARY_WHOLE), False, y  # fmt: skip
 
     def reduce(self, x, value):
+        if value.is_complex():
+            return (self.choice(REDUCE[:2]),)
         return (self.choice(REDUCE),) if value.is_floating_point() else (self.choice(REDUCE_WHOLE), True)
 
     def normal(self, x, value):
@@ -258,11 +291,16 @@ class Maker:
         return self.choice(JOIN), False, self.choice(same)
 
     def cast(self, x, value):
+        if value.is_complex():
+            return None
         to = self.choice(FLOATS + (WHOLE if x in self.exact else ()))
         return f"X.to({to})", not to.is_floating_point
 
     def call(self, x, value):
         return (self.choice(CALLS),) if value.dtype == torch.float32 and value.dim() else None
+
+    def image(self, x, value):
+        return (self.choice(IMAGES),) if value.is_floating_point() and value.dim() else None
 
     def exactly(self, x, value):
         return (self.choice(EXACT), True) if value.is_floating_point() and x in self.exact else None

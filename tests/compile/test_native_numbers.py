@@ -194,3 +194,26 @@ def test_numbers_in_the_text_of_a_graph():
     compiled(tensor(), 0.5)
     text = smelt.explain(compiled)(tensor(), 0.25).segments[0].graph
     assert "f64[] number = argument 1" in text and "op by op" not in text
+
+
+BOUNDS = {
+    "clamp_min": lambda x, bound: x.clamp(min=bound),
+    "clamp_max": lambda x, bound: x.clamp(max=bound),
+    "clamp": lambda x, bound: x.clamp(bound, bound),
+    "relu": lambda x, bound: torch.relu(x),
+    "hardtanh": lambda x, bound: F.hardtanh(x, bound, 1.0),
+}
+
+
+@pytest.mark.parametrize("bound", [0.0, -0.0])
+@pytest.mark.parametrize("name", BOUNDS)
+def test_of_two_zeros_the_element_is_kept(name, bound):
+    def bounded(x):
+        return BOUNDS[name](x, bound)
+
+    compiled = smelt.compile(bounded)
+    x = torch.tensor([0.0, -0.0] * 20)
+    compiled(x)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        for _ in range(2):
+            assert torch.equal(compiled(x.to(dtype)).signbit(), bounded(x.to(dtype)).signbit())

@@ -429,6 +429,32 @@ def test_containers_that_are_only_returned_cause_no_recompile():
     assert stats["recompiles"] == 0
 
 
+def test_dicts_that_are_filled_cause_no_recompile():
+    def scaled(x, *, by, plus=0):
+        return x * by + plus
+
+    def forward(x, **options):
+        return scaled(x, **options)
+
+    def fn(x, a, n):
+        table = {"b": 1}
+        table["a"] = a
+        table["b"] = n
+        table["a"] += 1
+        return forward(x, by=a, plus=n), {**table, "c": a * 2}, table.get("a"), list(table)
+    stats = plain(fn, *[(tensor(), i / 3, i) for i in range(20)])
+    assert stats["recompiles"] == 0
+
+    def emptied(x, a):
+        table = {}
+        table["a"] = a
+        table[1] = a
+        y = x * table.pop("a") + table[1]
+        table["a"] = 2.0
+        return y * table["a"], table
+    plain(emptied, *[(tensor(), a) for a in (1.0, 3.0, -5.0, 8.0)])
+
+
 def test_keyword_and_list_arguments():
     def fn(x, a, b):
         return x.clamp(min=a, max=b), torch._foreach_add([x, x], [a, b]), torch._foreach_mul([x], (b,))

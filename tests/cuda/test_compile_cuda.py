@@ -78,6 +78,29 @@ def test_a_whole_step(make_optimizer):
         assert_same(model, plain)
 
 
+@pytest.mark.parametrize('options', [{}, {'fused': True}, {'foreach': True}, {'capturable': True}])
+def test_a_schedule_compiles_nothing_again(options):
+    def make_step(model):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, **options)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            return loss
+        return step
+    plain, model = make_model(), make_model()
+    expected, compiled = make_step(plain), smelt.compile(make_step(model))
+    smelt.reset()
+    for i in range(8):
+        torch.testing.assert_close(compiled(*batch(i)), expected(*batch(i)), rtol=1e-4, atol=1e-5)
+        assert_same(model, plain)
+    assert smelt.stats()['recompiles'] <= 2
+
+
 def test_gradient_scaler_and_autocast():
     def make_step(model):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

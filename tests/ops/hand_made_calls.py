@@ -131,6 +131,7 @@ def elsewhere_calls():
         yield name + "1d", floats(2, 3, 7), [17]
         yield name + "2d", floats(2, 3, 4, 5), [8, 15]
         yield name + "3d", floats(2, 3, 2, 3, 4), [3, 6, 9]
+    yield from interpolation_calls()
     yield "reflection_pad2d", floats(2, 3, 6, 7), [3, 2, 1, 4]
     yield "select_copy.int", x, 1, -2
     yield "slice_copy.Tensor", x, 1, 1, 5, 2
@@ -139,6 +140,20 @@ def elsewhere_calls():
     yield "unsafe_split_with_sizes", x, [1, 2, 3], 1
     for sizes in ((1,), (33,), (2, 100)):
         yield "where.self", floats(*sizes) > 1.5, floats(*sizes), floats(*sizes)
+
+
+def interpolation_calls():
+    """Larger, smaller, the same along one dimension, to a single pixel, by factors that do not divide."""
+    row, image, cube = floats(2, 3, 7), floats(2, 3, 9, 6) - 1, floats(2, 3, 2, 3, 4)
+    for corners in (False, True):
+        for size in ([17], [3], [1]):
+            yield "upsample_linear1d", row, size, corners
+        for name in ("upsample_bilinear2d", "upsample_bicubic2d"):
+            for size in ([18, 12], [9, 13], [4, 3], [1, 1]):
+                yield name, image, size, corners
+            yield name, image.to(memory_format=torch.channels_last), [18, 12], corners
+            yield name, image, [20, 14], corners, 2.3, 2.4
+        yield "upsample_trilinear3d", cube, [3, 6, 9], corners
 
 
 def update_calls():
@@ -194,6 +209,9 @@ def window_calls():
     yield "max_pool2d", image, (2, 2), (2, 1), (0, 0), (2, 3), False
     yield "avg_pool2d", wide, (2, 3), (2, 3)
     yield "avg_pool2d", wide.to(memory_format=torch.channels_last), (3, 3), (2, 2), (1, 1)
+    for sizes in ((1, 1, 1, 5), (2, 3, 2, 1)):  # less windows than could have a pixel
+        line = floats(*sizes)
+        yield "avg_pool2d_backward", floats(*sizes), line, 3, 1, 1, False, True, None
     cube = floats(2, 3, 4, 5, 6)
     yield "avg_pool3d", cube, (2, 2, 2), (1, 2, 2), (1, 0, 1), True, False
     yield "avg_pool3d_backward", floats(*torch.ops.aten.avg_pool3d(cube, 2, 2).shape), cube, 2, 2, 0, False, True, None
@@ -201,6 +219,10 @@ def window_calls():
     out, places = torch.ops.aten.max_pool2d_with_indices(image, (3, 3), (2, 2), (1, 1))
     yield "max_pool2d_with_indices_backward", floats(*out.shape), image, (3, 3), (2, 2), (1, 1), (1, 1), False, places
     yield "_adaptive_avg_pool2d", wide, (4, 3)
+    for size in ((5, 3), (3, 5), (7, 9), (13, 20)):
+        yield "_adaptive_avg_pool2d", wide, size
+        yield "_adaptive_avg_pool2d", image.to(memory_format=torch.channels_last), size
+    yield "_adaptive_avg_pool3d", floats(2, 3, 4, 5, 3), (3, 2, 3)
     yield "_adaptive_avg_pool2d_backward", floats(1, 2, 4, 3), wide
     yield "_adaptive_avg_pool3d", floats(2, 3, 4, 6, 2), (2, 3, 2)
     yield "_adaptive_avg_pool3d_backward", floats(2, 3, 2, 3, 2), floats(2, 3, 4, 6, 2)

@@ -3,6 +3,7 @@
 import gc
 import weakref
 
+import generated
 import pytest
 import torch
 from optimizer_check import Pair, make_model, plain, set_grads
@@ -68,6 +69,26 @@ def test_a_step_is_one_graph(name):
     assert pair.breaks() == 0
     # The first step makes the state, the second finds it. RAdam goes another way from the sixth step on.
     assert pair.recompiles(since=2) <= name.startswith('RAdam')
+
+
+def kernel_runs(call):
+    with torch.autograd.profiler.profile() as profile:
+        call()
+    return sum(event.count for event in profile.key_averages() if event.key.startswith('smelt::') and
+               event.key != 'smelt::run')
+
+
+# Its code takes the larger one of two numbers, of whose types Python decides.
+OP_BY_OP_ONLY = ('ASGD', 'ASGD for each')
+
+
+@pytest.mark.parametrize('name', OPTIMIZERS)
+def test_a_step_is_run_by_kernels(name):
+    near = 1e-3 if name == 'Muon' else 1e-5  # Muon computes in bfloat16
+    pair = Pair(steps_of(*OPTIMIZERS[name]), near=near).run()
+    assert pair.breaks() == 0
+    if generated.HAS_KERNELS and name not in OP_BY_OP_ONLY:
+        assert kernel_runs(pair.compiled) > 0
 
 
 def test_groups_with_their_own_options():

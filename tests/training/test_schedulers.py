@@ -5,6 +5,8 @@ import torch
 from optimizer_check import Pair
 from torch.optim import lr_scheduler, swa_utils
 
+import smelt
+
 # The log is run op by op: what is tested here is what was followed.
 OP_BY_OP = {'backend': 'eager'}
 STEPS = 9
@@ -73,6 +75,55 @@ def test_a_schedule(name, groups):
     assert pair.breaks() == 0
     # The state of the optimizer is new in the first step, and the rate is known to change from the second on.
     assert pair.recompiles() <= 2 + ways, pair.history
+
+
+RATED = {cls.__name__: (cls, {}) for cls in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad,
+                                           torch.optim.Adadelta, torch.optim.RMSprop, torch.optim.Adamax,
+                                           torch.optim.NAdam, torch.optim.ASGD, torch.optim.Rprop)}
+RATED |= {f'{name} for each': (cls, dict(foreach=True)) for name, (cls, _) in RATED.items()}
+RATED |= {f'{cls.__name__} fused': (cls, dict(fused=True))
+          for cls in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)}
+
+
+@pytest.mark.parametrize('name', RATED)
+def test_the_rate_of_every_optimizer(name):
+    cls, options = RATED[name]
+
+    def build(model):
+        optimizer = cls(model.parameters(), lr=0.01, **options)
+        scheduler = lr_scheduler.CosineAnnealingLR(optimizer, 20)
+
+        def step():
+            optimizer.step()
+            scheduler.step()
+
+        return step, lambda: (optimizer.state_dict(), plain_state(scheduler))
+
+    pair = Pair(build, **OP_BY_OP).run(STEPS)
+    assert (pair.breaks(), pair.recompiles(since=3)) == (0, 0), pair.history
+
+
+def test_a_thousand_steps_under_a_cosine_schedule():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    scheduler = lr_scheduler.CosineAnnealingLR(optimizer, 1000)
+    x, y = torch.randn(8, 4), torch.randint(2, (8,))
+
+    @smelt.compile
+    def step():
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+        return loss
+
+    losses = [step().item() for _ in range(1000)]
+    stats = smelt.stats()
+    # The state is made in the first step; from the second on the rate is known to change.
+    assert stats['graph_breaks'] == 0 and stats['recompiles'] <= 2
+    assert losses[-1] < losses[0] and scheduler.get_last_lr()[0] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_schedule_by_a_metric():

@@ -434,3 +434,43 @@ def test_a_pass_goes_on_in_front_of_a_break(backend):
             return loss.detach()
         return step
     check(make_step, calls=8, backend=backend, breaks=None, model=make)
+
+
+@BACKENDS
+def test_gradients_that_a_step_drops_at_its_end(backend):
+    """Those that were there at the start are gone as well."""
+    def make_step(model):
+        calls = []
+
+        def step(x, y):
+            calls.append(1)
+            F.cross_entropy(model(x), y).backward()
+            if len(calls) % 3 == 0:
+                descend(model)
+                for p in model.parameters():
+                    p.grad = None
+            return len(calls)
+        return step
+    check(make_step, calls=9, backend=backend)
+
+
+def test_a_wrong_guess_gives_back_the_gradients_that_were_dropped():
+    """zero_grad() was made by a run that turned out to be none; the guards on gradients hold for what is there."""
+    model = make_model()
+
+    def step(x, y, limit):
+        for p in model.parameters():
+            p.grad = None
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return 1 if loss.item() > limit.item() else 2
+
+    compiled = smelt.compile(step)
+    limits = [torch.tensor(value) for value in (0.0, 0.0, 9.0, 9.0, 0.0, 9.0, 0.0)]
+    found = []
+    for i, limit in enumerate(limits):
+        found.append(compiled(*batch(i), limit))
+        if i == 3:
+            known = smelt.stats()['recompiles']
+    assert found == [1, 1, 2, 2, 1, 2, 1]
+    assert smelt.stats()['recompiles'] == known == 2

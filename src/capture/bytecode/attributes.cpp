@@ -1,5 +1,6 @@
 // Attribute access as object.__getattribute__ does it, step by step, so that each place that was
 // looked at is known.
+#include <algorithm>
 #include <unordered_set>
 
 #include "capture/bytecode/names.h"
@@ -186,7 +187,7 @@ Result get_type_attribute(Trace& trace, Value type, PyObject* name) {
     if (Py_TYPE(found)->tp_descr_get == nullptr) return {held.release(), ref};
     return call_getter(trace, {found, ref}, {}, cls, name);
   }
-  if (!meta_first && of_meta != nullptr && PyFunction_Check(of_meta))
+  if (!meta_first && found == nullptr && of_meta != nullptr && PyFunction_Check(of_meta))
     return bind_method(trace, {of_meta, trace.read_type(meta, name, of_meta)}, type);
   // __name__, __mro__, members of an Enum: fixed as long as the class is.
   PyObject* result;
@@ -433,6 +434,24 @@ bool store_plainly(Trace* trace, Value object, PyObject* name, Value value) {
   return false;
 }
 
+// torch.ops.library.op.overload: looked up by the first that asks, and an attribute from then on.
+// That is done for it here, so that what is followed is what every later call finds.
+void look_up_op(Trace& trace, PyObject* object, PyObject* name) {
+  static const std::vector<PyObject*> types = [] {
+    std::vector<PyObject*> found;
+    const Object module = Object::steal(PyImport_ImportModule("torch._ops"));
+    for (const char* type : {"_Ops", "_OpNamespace", "OpOverloadPacket"})
+      if (module) found.push_back(PyObject_GetAttrString(module.get(), type));
+    PyErr_Clear();
+    return found;
+  }();
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+  if (std::find(types.begin(), types.end(), type) == types.end()) return;
+  const Unfollowed unfollowed(&trace);
+  const Object op = Object::steal(PyObject_GetAttr(object, name));
+  if (!op) PyErr_Clear();
+}
+
 }  // namespace
 
 PyObject* python_method(PyObject* object, PyObject* name) {
@@ -451,6 +470,7 @@ Result get_attribute(Trace* trace, Value object, PyObject* name) {
   if (!is_following(trace)) return {PyObject_GetAttr(object.object, name), 0};
   object = trace->value(object.object, object.ref);
   PyTypeObject* type = Py_TYPE(object.object);
+  look_up_op(*trace, object.object, name);
   if (PyModule_Check(object.object) && type->tp_dictoffset == PyModule_Type.tp_dictoffset)
     return get_module_attribute(*trace, object, name);
   if (PyType_Check(object.object)) return get_type_attribute(*trace, object, name);

@@ -238,6 +238,17 @@ bool call_engine(Trace& trace, Value function, std::span<const Value> arguments,
   return true;
 }
 
+// requires_grad_() of a tensor that is so already, which its guard tells: zero_grad() in place says
+// it of each gradient.
+bool is_so_already(std::string_view name, std::span<const Value> arguments, PyObject* keywords) {
+  if (name != "requires_grad_" || arguments.empty() || arguments.size() > 2) return false;
+  if (keywords != nullptr && text_of(PyTuple_GET_ITEM(keywords, 0)) != "requires_grad")
+    return false;
+  PyObject* wanted = arguments.size() == 2 ? arguments[1].object : Py_True;
+  return tensors().is_tensor(arguments[0].object) && PyBool_Check(wanted) &&
+         has_tensor_that(arguments[0].object, "requires_grad") == (wanted == Py_True);
+}
+
 }  // namespace
 
 bool is_function_context(PyObject* object) {
@@ -267,6 +278,11 @@ Result call_on_graph(Trace& trace, Value callee, std::span<const Value> argument
   std::string name = PyFunction_Check(callee.object)
                          ? text_of(reinterpret_cast<PyFunctionObject*>(callee.object)->func_name)
                          : text_of(PyDescr_NAME(callee.object));
+  if (is_so_already(name, arguments, keywords)) {
+    for (const Value& argument : arguments) trace.use(argument);
+    const Value self = trace.value(arguments[0].object, arguments[0].ref);
+    return {Py_NewRef(self.object), self.ref};
+  }
   const auto body = [&] {
     const Unfollowed unfollowed(&trace, false);
     PyObject* made = call_plainly(callee.object, arguments, keywords);

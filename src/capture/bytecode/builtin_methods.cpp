@@ -37,6 +37,28 @@ bool give_none(Result* result, bool ok) {
   return true;
 }
 
+// The method as its type has it, to be called again with the object in front: a subclass may have
+// another one of that name. Empty: none that can be held on to.
+Object unbound(const MethodCall& m) {
+  PyObject* callee = m.call.callee.object;
+  if (Py_TYPE(callee) == &_PyMethodWrapper_Type) {
+    const Object owner = Object::steal(PyObject_GetAttrString(callee, "__objclass__"));
+    return owner ? Object::steal(PyObject_GetAttrString(owner.get(), std::string(m.name).c_str()))
+                 : Object();
+  }
+  if (!PyCFunction_Check(callee)) return Object::share(callee);
+  const PyMethodDef* method = reinterpret_cast<PyCFunctionObject*>(callee)->m_ml;
+  PyObject* mro = Py_TYPE(m.self.object)->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
+    auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    PyObject* found = PyDict_GetItemString(type->tp_dict, method->ml_name);
+    if (found != nullptr && Py_TYPE(found) == &PyMethodDescr_Type &&
+        reinterpret_cast<PyMethodDescrObject*>(found)->d_method == method)
+      return Object::share(found);
+  }
+  return {};
+}
+
 // Changes the container as C does it, after its contents are known; what comes out is one of them.
 bool change(MethodCall& m, Result* result) {
   for (const Value& v : m.arguments) {
@@ -49,19 +71,13 @@ bool change(MethodCall& m, Result* result) {
       m.call.touch(v);  // its elements may come to be self's
   }
   m.trace().own(m.self);
-  std::vector<Value> inputs{m.call.callee};
-  if (PyCFunction_Check(m.call.callee.object) ||
-      Py_TYPE(m.call.callee.object) == &_PyMethodWrapper_Type) {
-    Object descriptor = Object::steal(PyObject_GetAttrString(
-        reinterpret_cast<PyObject*>(Py_TYPE(m.self.object)), std::string(m.name).c_str()));
-    if (!descriptor || !is_fixed(descriptor.get())) {
-      PyErr_Clear();
-      return false;
-    }
-    inputs[0] = {descriptor.get(), 0};
-    m.trace().hold(descriptor.get());
+  const Object method = unbound(m);
+  if (!method || !is_fixed(method.get())) {
+    PyErr_Clear();
+    return false;
   }
-  inputs.push_back(m.self);
+  m.trace().hold(method.get());
+  std::vector<Value> inputs{{method.get(), 0}, m.self};
   inputs.insert(inputs.end(), m.arguments.begin(), m.arguments.end());
   m.trace().effect_call(inputs, m.call.keywords);
   {
@@ -101,7 +117,22 @@ bool list_extend_method(MethodCall& m, Result* result) {
   return give_none(result, list_extend(&m.trace(), m.self, m.arguments[0]));
 }
 
+// list.__init__ and set.__init__ fill what is empty; what is not they would empty first.
+bool list_init(MethodCall& m, Result* result) {
+  if (m.count() > 1 || m.call.has_keywords() || PyList_GET_SIZE(m.self.object) != 0) return false;
+  m.trace().guard_length(m.self);
+  return give_none(result, m.count() == 0 || list_extend(&m.trace(), m.self, m.arguments[0]));
+}
+
+bool set_init(MethodCall& m, Result* result) {
+  if (m.count() > 1 || m.call.has_keywords() || PySet_GET_SIZE(m.self.object) != 0 ||
+      !PySet_Check(m.self.object) || !m.trace().is_born(m.self.object))
+    return false;
+  return give_none(result, m.count() == 0 || set_update(&m.trace(), m.self, m.arguments[0]));
+}
+
 bool list_copy(MethodCall& m, Result* result) {
+  if (m.count() != 0) return false;
   std::vector<Result> items;
   if (!unpack(&m.trace(), m.self, items)) return true;
   std::vector<Value> values;
@@ -139,9 +170,14 @@ bool dict_view(MethodCall& m, Result* result) {
   m.trace().guard_type(m.self);
   result->object = call_plainly(m.call.callee.object, m.call.arguments, nullptr);
   if (result->object == nullptr) return true;
-  Object descriptor = Object::steal(PyObject_GetAttrString(
-      reinterpret_cast<PyObject*>(Py_TYPE(m.self.object)), std::string(m.name).c_str()));
-  const Value inputs[] = {{descriptor.get(), 0}, m.self};
+  const Object method = unbound(m);
+  if (!method || !is_fixed(method.get())) {
+    PyErr_Clear();
+    m.trace().stop(BreakReason::c_function, std::string(m.name));
+    return true;
+  }
+  const Value inputs[] = {{method.get(), 0}, m.self};
+  m.trace().hold(method.get());
   m.trace().hold(m.self.object);
   result->ref = m.trace().make(StepKind::call, inputs, result->object);
   return true;
@@ -159,8 +195,19 @@ bool dict_update_method(MethodCall& m, Result* result) {
   return give_none(result, ok);
 }
 
+// What dict.__init__ does too. A defaultdict's takes its factory first.
+bool dict_init(MethodCall& m, Result* result) {
+  if (m.owner != &PyDict_Type && m.owner != &PyODict_Type) return false;
+  return dict_update_method(m, result);
+}
+
 bool dict_pop(MethodCall& m, Result* result) {
   if (m.count() < 1 || m.count() > 2) return false;
+  // C takes it out of the storage: no __delitem__ of the class's own is asked, nor an
+  // OrderedDict's.
+  const bool has_own_delete = python_method(m.self.object, names().delitem) != nullptr ||
+                              (PyODict_Check(m.self.object) && m.owner == &PyDict_Type);
+  if (has_own_delete) return change(m, result);
   Result found;
   if (!dict_get(m, &found)) return false;
   if (PyErr_Occurred()) return true;
@@ -196,7 +243,7 @@ bool dict_setdefault(MethodCall& m, Result* result) {
 }
 
 bool dict_copy(MethodCall& m, Result* result) {
-  if (!PyDict_CheckExact(m.self.object)) return false;
+  if (!PyDict_CheckExact(m.self.object) || m.count() != 0) return false;
   *result = build_map(&m.trace(), {});
   if (!dict_update(&m.trace(), {result->object, result->ref}, m.self)) Py_CLEAR(result->object);
   return true;
@@ -306,6 +353,7 @@ const Table& list_methods() {
                            {"sort", list_sort},
                            {"index", look},
                            {"count", look},
+                           {"__init__", list_init},
                            {"__getitem__", get_item_method},
                            {"__contains__", contains_method},
                            {"__len__", len_method},
@@ -325,6 +373,7 @@ const Table& dict_methods() {
                            {"popitem", change},
                            {"clear", change},
                            {"move_to_end", change},
+                           {"__init__", dict_init},
                            {"__getitem__", dict_getitem},
                            {"__setitem__", dict_setitem},
                            {"__contains__", contains_method},
@@ -348,6 +397,7 @@ const Table& set_methods() {
                            {"issubset", look},
                            {"issuperset", look},
                            {"isdisjoint", look},
+                           {"__init__", set_init},
                            {"__contains__", contains_method},
                            {"__len__", look},
                            {"__iter__", iter_method}};
@@ -381,6 +431,21 @@ const Table& object_methods() {
                            {"__eq__", object_compare},
                            {"__ne__", object_compare}};
   return table;
+}
+
+bool takes_keywords(std::string_view name) {
+  return name == "update" || name == "sort" || name == "__init__" || name == "popitem" ||
+         name == "move_to_end";
+}
+
+// Is what the type has by this name object's own, and not one of the type's?
+bool is_objects_own(PyTypeObject* owner, std::string_view name) {
+  const PyTypeObject& object = PyBaseObject_Type;
+  if (name == "__init__") return owner->tp_init == object.tp_init;
+  if (name == "__getattribute__") return owner->tp_getattro == object.tp_getattro;
+  if (name == "__setattr__" || name == "__delattr__")
+    return owner->tp_setattro == object.tp_setattro;
+  return owner->tp_richcompare == object.tp_richcompare;
 }
 
 const Table* table_for(PyTypeObject* type) {
@@ -449,14 +514,28 @@ bool dict_fromkeys(BuiltinCall& c, PyObject* type, Result* result) {
   return true;
 }
 
-// list.__add__, dict.__or__, set.__le__ called by name on an object of just that type: the operator
+// list.__eq__(x, other) where one is of a subclass, which may have an __eq__ of its own.
+bool compare_storage(MethodCall& m, Result* result) {
+  m.trace().use(m.self);
+  m.trace().use(m.arguments[0]);
+  {
+    const Transparent transparent(&m.trace(), true);
+    result->object = call_plainly(m.call.callee.object, m.call.arguments, nullptr);
+  }
+  m.trace().check_log();
+  if (result->object != nullptr) result->ref = m.trace().adopt(result->object);
+  return true;
+}
+
+// list.__add__, dict.__or__, set.__le__ called by name: on objects of just that type the operator
 // itself, but for what it says when it does not apply.
 bool call_operator_method(MethodCall& m, PyTypeObject* owner, Result* result) {
-  if (m.count() != 1 || Py_TYPE(m.self.object) != owner || Py_TYPE(m.arguments[0].object) != owner)
-    return false;
+  if (m.count() != 1 || m.call.has_keywords()) return false;
   if (owner != &PyList_Type && owner != &PyDict_Type && owner != &PySet_Type &&
       owner != &PyTuple_Type)
     return false;
+  const bool both_plain =
+      Py_TYPE(m.self.object) == owner && Py_TYPE(m.arguments[0].object) == owner;
   static const std::unordered_map<std::string_view, int> binaries{{"__add__", NB_ADD},
                                                                   {"__or__", NB_OR},
                                                                   {"__and__", NB_AND},
@@ -470,7 +549,7 @@ bool call_operator_method(MethodCall& m, PyTypeObject* owner, Result* result) {
   static const std::unordered_map<std::string_view, int> compares{
       {"__lt__", Py_LT}, {"__le__", Py_LE}, {"__eq__", Py_EQ},
       {"__ne__", Py_NE}, {"__gt__", Py_GT}, {"__ge__", Py_GE}};
-  if (const auto op = binaries.find(m.name); op != binaries.end()) {
+  if (const auto op = binaries.find(m.name); both_plain && op != binaries.end()) {
     if (_PyType_Lookup(owner,
                        Object::steal(PyUnicode_FromStringAndSize(
                                          m.name.data(), static_cast<Py_ssize_t>(m.name.size())))
@@ -482,6 +561,7 @@ bool call_operator_method(MethodCall& m, PyTypeObject* owner, Result* result) {
   if (const auto op = compares.find(m.name);
       op != compares.end() &&
       (owner != &PyDict_Type || op->second == Py_EQ || op->second == Py_NE)) {
+    if (!both_plain) return compare_storage(m, result);
     *result = compare(&m.trace(), op->second, m.self, m.arguments[0]);
     return true;
   }
@@ -516,6 +596,9 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
   } else if (Py_TYPE(callee) == &_PyMethodWrapper_Type) {
     held = Object::steal(PyObject_GetAttr(callee, names().self));
     m.self = c.trace.value(held.get());
+    // No path leads to the object of a wrapper that existed before.
+    if (m.self.ref == 0 && !c.trace.is_tracked(held.get()) && !is_constant(held.get()))
+      return false;
     Object name = Object::steal(PyObject_GetAttrString(callee, "__name__"));
     m.name = PyUnicode_AsUTF8(name.get());  // interned by the type
     Object cls = Object::steal(PyObject_GetAttrString(callee, "__objclass__"));
@@ -540,7 +623,10 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
     if (table == nullptr) continue;
     const auto found = table->find(m.name);
     m.owner = type;
-    if (found != table->end()) return found->second(m, result);
+    if (found == table->end()) continue;
+    if (type == &PyBaseObject_Type && !is_objects_own(owner, m.name)) return false;
+    if (c.has_keywords() && !takes_keywords(m.name)) return false;  // raises
+    return found->second(m, result);
   }
   return false;
 }
@@ -570,8 +656,7 @@ bool call_operator_function(BuiltinCall& c, std::string_view name, Result* resul
       {"iand", NB_INPLACE_AND},
       {"ior", NB_INPLACE_OR},
       {"ixor", NB_INPLACE_XOR},
-      {"imatmul", NB_INPLACE_MATRIX_MULTIPLY},
-      {"concat", NB_ADD}};
+      {"imatmul", NB_INPLACE_MATRIX_MULTIPLY}};
   static const std::unordered_map<std::string_view, int> compares{
       {"lt", Py_LT}, {"le", Py_LE}, {"eq", Py_EQ}, {"ne", Py_NE}, {"gt", Py_GT}, {"ge", Py_GE}};
   static const std::unordered_map<std::string_view, ScalarOp> unaries{
@@ -587,6 +672,8 @@ bool call_operator_function(BuiltinCall& c, std::string_view name, Result* resul
       return *result = binary(trace, op->second, a, b), true;
     if (const auto op = compares.find(name); op != compares.end())
       return *result = compare(trace, op->second, a, b), true;
+    if (name == "concat" && PySequence_Check(a.object) && PySequence_Check(b.object))
+      return *result = binary(trace, NB_ADD, a, b), true;
     if (name == "getitem") return *result = get_item(trace, a, b), true;
     if (name == "contains") return *result = contains(trace, a, b, false), true;
     if (name == "is_" || name == "is_not")

@@ -195,9 +195,9 @@ bool make_partial(BuiltinCall& c, Result* result) {
 bool count_elements(BuiltinCall& c, Result* result) {
   if (c.count() != 2 || c.has_keywords() || !PyDict_Check(c.argument(0).object)) return false;
   const Value counts = c.argument(0);
-  if (python_method(counts.object, names().setitem) ||
-      python_method(counts.object, names().getitem))
-    return false;
+  static PyObject* get = PyUnicode_InternFromString("get");
+  for (PyObject* own : {names().setitem, names().getitem, get})
+    if (python_method(counts.object, own) != nullptr) return false;
   std::vector<Result> items;
   bool ok = unpack(&c.trace, c.argument(1), items);
   const Object one = Object::steal(PyLong_FromLong(1));

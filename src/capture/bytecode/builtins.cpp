@@ -24,6 +24,7 @@ bool call_len(BuiltinCall& c, Result* result) {
   if (PyObject* method = python_method(v.object, names().len);
       method && !tensors().is_tensor(v.object)) {
     *result = c.call_special(method, names().len, v);
+    if (result->object != nullptr && !check_length(c.trace, result)) Py_CLEAR(result->object);
     return true;
   }
   if (tensors().is_tensor(v.object) || is_atom(v.object))
@@ -131,6 +132,13 @@ bool call_all(BuiltinCall& c, Result* result) { return call_any_or_all(c, result
 bool call_sum(BuiltinCall& c, Result* result) {
   if (c.count() < 1 || c.count() > 2 || c.positional() == 0) return c.plainly(result);
   if (c.has_keywords() && text_of(c.keyword(0)) != "start") return c.plainly(result);
+  if (c.count() == 2) {
+    PyObject* start = c.argument(1).object;
+    if (PyUnicode_Check(start) || PyBytes_Check(start) || PyByteArray_Check(start)) {
+      c.trace.guard_type(c.argument(1));
+      return c.plainly(result);  // raises
+    }
+  }
   std::vector<Result> items;
   if (!unpack(&c.trace, c.argument(0), items)) return true;
   Object zero = Object::steal(PyLong_FromLong(0));
@@ -253,7 +261,7 @@ bool call_bool(BuiltinCall& c, Result* result) {
 
 bool make_list(BuiltinCall& c, Result* result) { return c.build(result, &build_list); }
 bool make_tuple(BuiltinCall& c, Result* result) {
-  if (c.count() == 1 && PyTuple_CheckExact(c.argument(0).object)) {
+  if (c.count() == 1 && !c.has_keywords() && PyTuple_CheckExact(c.argument(0).object)) {
     *result = {Py_NewRef(c.argument(0).object), c.argument(0).ref};
     return true;
   }
@@ -558,7 +566,12 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     trace->guard_same(callee);
     if (std::string_view(module) == "builtins") {
       const auto found = functions_of_builtins().find(name);
-      if (found != functions_of_builtins().end()) return found->second(c, result);
+      if (found != functions_of_builtins().end()) {
+        const bool takes_keywords =
+            name == "sum" || name == "min" || name == "max" || name == "sorted";
+        if (c.has_keywords() && !takes_keywords) return c.plainly(result);  // raises
+        return found->second(c, result);
+      }
       if (name == "abs" || name == "round" || name == "pow") return call_on_numbers(c, result);
       if (pure_builtins().contains(name)) return c.on_constants(result);
       if (name == "print" || name == "input" || name == "open") {

@@ -75,9 +75,9 @@ bool is_left_alone(std::string_view module) {
                                                   "bdb",
                                                   "random"};
   // Plain code among the machinery.
-  static constexpr std::string_view kFollowed[] = {"torch._inductor.test_operators",
-                                                   "torch.fx.traceback",
-                                                   "torch._higher_order_ops.invoke_subgraph"};
+  static constexpr std::string_view kFollowed[] = {
+      "torch._inductor.test_operators", "torch.fx.traceback",
+      "torch.fx.experimental.symbolic_shapes", "torch._higher_order_ops.invoke_subgraph"};
   if (std::ranges::find(kFollowed, module) != std::end(kFollowed)) return false;
   for (std::string_view one : kModules)
     if (module == one || (module.starts_with(one) && module[one.size()] == '.')) return true;
@@ -260,9 +260,8 @@ bool is_partial(PyObject* object) {
 
 PyObject* type_method(PyTypeObject* type, PyObject* name) { return _PyType_Lookup(type, name); }
 
-// The C type whose storage the class has, where __new__ leaves it empty whatever the arguments are,
-// and __init__ fills it. nullptr: another kind of class.
-PyTypeObject* container_base(PyTypeObject* type) {
+// The C type whose storage the class has. nullptr: another kind of class.
+PyTypeObject* storage_base(PyTypeObject* type) {
   static const std::vector<PyTypeObject*> bases = [] {
     std::vector<PyTypeObject*> found{&PyDict_Type, &PyList_Type, &PySet_Type};
     Object module = Object::steal(PyImport_ImportModule("collections"));
@@ -272,8 +271,14 @@ PyTypeObject* container_base(PyTypeObject* type) {
   }();
   for (PyTypeObject* base = type; base != nullptr; base = base->tp_base)
     if (std::find(bases.begin(), bases.end(), base) != bases.end())
-      return type != base && type->tp_new == base->tp_new ? base : nullptr;
+      return type != base ? base : nullptr;
   return nullptr;
+}
+
+// The same, where its __new__ leaves it empty whatever the arguments are, and __init__ fills it.
+PyTypeObject* container_base(PyTypeObject* type) {
+  PyTypeObject* base = storage_base(type);
+  return base != nullptr && type->tp_new == base->tp_new ? base : nullptr;
 }
 
 // The __init__ that dict and list bring: it fills the new object as another method of theirs would.
@@ -282,6 +287,13 @@ PyObject* filling_method(PyTypeObject* base) {
                   *extend = PyUnicode_InternFromString("extend");
   if (base == &PyDict_Type) return _PyType_Lookup(base, update);
   return base == &PyList_Type ? _PyType_Lookup(base, extend) : nullptr;
+}
+
+// Is there nothing in a new object that __init__ would throw away first? A __new__ of the class's
+// own may have put something there; dict.__init__ leaves it.
+bool is_still_empty(PyObject* object, PyTypeObject* base) {
+  return Py_TYPE(object)->tp_new == base->tp_new || base == &PyDict_Type ||
+         (base == &PyList_Type && PyList_GET_SIZE(object) == 0);
 }
 
 // obj.__init__(*args), with CPython's check of what it returns.
@@ -294,8 +306,8 @@ bool initialise(Trace& trace, PyObject* object, Ref ref, std::span<const Value> 
   if (init == nullptr || !PyFunction_Check(init)) {
     if (type->tp_init == PyBaseObject_Type.tp_init) return true;
     trace.read_type(type, names().init, init);
-    PyTypeObject* base = container_base(type);
-    if (base != nullptr && type->tp_init == base->tp_init) {
+    PyTypeObject* base = storage_base(type);
+    if (base != nullptr && type->tp_init == base->tp_init && is_still_empty(object, base)) {
       if (arguments.empty()) return true;
       const size_t named =
           keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
@@ -409,7 +421,7 @@ Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, P
       all.insert(all.end(), arguments.begin(), arguments.end());
       const Result made = call(&trace, {maker.object, maker.ref}, all, keywords);
       if (made.object == nullptr || !PyObject_TypeCheck(made.object, type)) return made;
-      if (own_init && !initialise(trace, made.object, made.ref, arguments, keywords)) {
+      if (!initialise(trace, made.object, made.ref, arguments, keywords)) {
         Py_DECREF(made.object);
         return {};
       }

@@ -217,7 +217,7 @@ PyObject* load(const GuardInstruction& instruction, std::span<PyObject* const> s
       if (!PyType_Check(parent())) return nullptr;
       return _PyType_Lookup(reinterpret_cast<PyTypeObject*>(parent()), instruction.object);
     case GuardOp::attribute: return attribute(instruction, parent());
-    case GuardOp::iterated: return iterated_by(parent());
+    case GuardOp::iterated: return gone_over(parent());
     case GuardOp::referent:
       return PyWeakref_CheckRefExact(parent()) ? PyWeakref_GET_OBJECT(parent()) : nullptr;
     case GuardOp::scalar: return scalar(instruction, registers);

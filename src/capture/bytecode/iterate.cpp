@@ -24,12 +24,13 @@ void touch_dict(Trace& trace, Value dict, PyObject* iterator) {
   }
 }
 
-PyObject* dict_behind(PyObject* view) {
-  return reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(view)->dv_dict);
-}
-
-bool is_dict_view(PyObject* object) {
-  return PyDictKeys_Check(object) || PyDictValues_Check(object) || PyDictItems_Check(object);
+// The dict that a view shows: one that the trace knows already, or by a path through the view.
+Value dict_behind(Trace& trace, Value view) {
+  PyObject* dict = gone_over(view.object);
+  const Value known = trace.value(dict);
+  if (known.ref != 0 || trace.is_tracked(dict)) return known;
+  if (view.ref == 0) trace.stop(BreakReason::unknown_object, Py_TYPE(view.object)->tp_name);
+  return {dict, trace.read(NodeKind::iterated, view, nullptr, 0, dict)};
 }
 
 // What map, zip and the like go over, in the order of their constructor's arguments.
@@ -168,7 +169,7 @@ Result account_for(Trace& trace, Value iterable, PyObject* iterator) {
     return {iterator, trace.ref_of(iterator)};
   }
   if (is_dict_view(object) || PyDict_Check(object)) {
-    const Value dict = is_dict_view(object) ? trace.value(dict_behind(object)) : iterable;
+    const Value dict = is_dict_view(object) ? dict_behind(trace, iterable) : iterable;
     touch_dict(trace, dict, iterator);
     if (is_dict_iterator(iterator)) {
       trace.iterator(iterator, dict);

@@ -162,6 +162,15 @@ PyObject* iterated_by(PyObject* iterator) {
   return is_dict_iterator(iterator) ? dict_iterator(iterator).dict : nullptr;
 }
 
+bool is_dict_view(PyObject* object) {
+  return PyDictKeys_Check(object) || PyDictValues_Check(object) || PyDictItems_Check(object);
+}
+
+PyObject* gone_over(PyObject* object) {
+  if (!is_dict_view(object)) return iterated_by(object);
+  return reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(object)->dv_dict);
+}
+
 Py_ssize_t position_of(PyObject* iterator) {
   PyObject* over = iterated_by(iterator);
   if (over == nullptr) return -1;

@@ -17,6 +17,10 @@ bool is_dict_iterator(PyObject* iterator);
 
 // What one of these goes over, borrowed; nullptr: at its end, or it is another kind of iterator.
 PyObject* iterated_by(PyObject* iterator);
+// d.keys(), d.values(), d.items()
+bool is_dict_view(PyObject* object);
+// What an iterator goes over, or a view shows; borrowed.
+PyObject* gone_over(PyObject* object);
 // How many elements it has given out; -1: it is at its end, or the elements behind it are not those
 // that came in the same order (a dict that was changed).
 Py_ssize_t position_of(PyObject* iterator);

@@ -175,7 +175,6 @@ struct TraceResult {
   std::vector<Step> steps;  // those that matter
   Exit exit;
   Ambient ambient;                         // at the start
-  bool unobserved = false;                 // it has left out what only a profiler would see
   std::unique_ptr<TensorProgram> program;  // nullptr: no tensor op
   std::vector<Ref> program_inputs;         // path nodes
   std::vector<Ref> program_scalars;        // path nodes and scalars: ints and floats

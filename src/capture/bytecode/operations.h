@@ -52,6 +52,8 @@ Result compare(Trace* trace, int op, Value a, Value b);
 Result is_same(Trace* trace, Value a, Value b, bool negate);
 // bool(value): 0, 1, or -1 with an error set.
 int truth(Trace* trace, Value value);
+// What CPython asks of the result of a __len__, which becomes an int. False with an error set.
+bool check_length(Trace& trace, Result* length);
 // format(value, spec) as FORMAT_VALUE does; conversion 0 none, 1 str, 2 repr, 3 ascii. spec may be
 // empty.
 Result format(Trace* trace, Value value, int conversion, Value spec);
@@ -110,6 +112,12 @@ Result read_number(Trace& trace, Value tensor);
 // Methods of contextvars.ContextVar: context_vars.cpp; the same.
 bool call_context_var(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names,
                       Result* result);
+// learning_rates.cpp: which argument is the learning rate of a fused optimizer's step and a
+// run-time scalar (else the number of arguments), and what to give in its place.
+size_t place_of_rate(Trace& trace, PyObject* function, std::span<const Value> arguments,
+                     PyObject* keywords);
+Result rate_as_tensor(Trace& trace, Value rate);
+
 // runtime_scalars.cpp: C code of PyTorch's that computes with these arguments, which are used.
 // Numbers among them that are run-time scalars it gets as stand-ins, and `call` is given what to
 // call with; it may be called a second time if the first has done nothing. Followed by

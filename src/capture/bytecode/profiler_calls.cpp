@@ -1,5 +1,5 @@
-// record_function(): a label in a profile. While no one observes what PyTorch runs it does nothing,
-// and a cached call leaves it out; a segment that did so holds only then.
+// record_function(): a label in a profile. A cached call leaves it out, also under a profiler: what
+// a profile shows is what runs, and the ops behind a label are spread over fused kernels.
 #include <string_view>
 
 #include "capture/bytecode/operations.h"
@@ -20,10 +20,8 @@ bool call_profiler(Trace& trace, Value function, std::span<const Value> argument
   const bool enters = is_method_of_label(function.object, "__enter__");
   if (!makes && !enters && !is_method_of_label(function.object, "__exit__")) return false;
   const Value self = arguments.empty() ? Value{} : arguments[0];
-  if (self.object == nullptr || !trace.is_born(self.object) || tensors().is_observed())
-    return false;
+  if (self.object == nullptr || !trace.is_born(self.object)) return false;
   trace.guard_function(function);
-  trace.unobserved = true;
   // It was entered or is about to be: no segment can end while it is alive, as none would enter it.
   if (makes) trace.transient(self.object);
   {

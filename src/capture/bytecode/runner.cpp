@@ -110,6 +110,7 @@ class RootRunner {
             const Interpreter& interpreter);
   void promote(int offset, const std::shared_ptr<Segment>& segment);
   bool note_wrong_guess(int offset);
+  bool stop_guessing(int offset);
 
   Compiled& compiled_;
   PyThreadState* thread_;
@@ -174,7 +175,12 @@ std::optional<RootRunner::Next> RootRunner::run_cached(int offset) {
 bool RootRunner::note_wrong_guess(int offset) {
   int& wrong = root_.segments.wrong_guesses[offset];
   wrong += kGuessCost;
-  if (wrong < kMostGuessCost) return false;
+  return wrong >= kMostGuessCost && stop_guessing(offset);
+}
+
+// True: segments that guessed are gone.
+bool RootRunner::stop_guessing(int offset) {
+  root_.segments.wrong_guesses[offset] = kMostGuessCost;
   auto& list = root_.segments.at.at(offset);
   return std::erase_if(list, [](const auto& segment) { return segment->guesses; }) > 0;
 }
@@ -240,19 +246,18 @@ RootRunner::Next RootRunner::run_plainly(int instructions) {
 std::string RootRunner::why_missed(int offset) const {
   const auto found = root_.segments.at.find(offset);
   if (found == root_.segments.at.end() || found->second.empty()) return {};
-  const Segment& segment = *found->second.front();
-  if (segment.result().unobserved && tensors().is_observed()) return "a profiler is on";
-  return found->second.front()->guards().explain(frame_.slots(), used_slots());
+  std::string reason = found->second.front()->guards().explain(frame_.slots(), used_slots());
+  return reason.empty() ? "a number that was read from a tensor decided otherwise" : reason;
 }
 
 RootRunner::Next RootRunner::give_up(int offset, const std::string& reason) {
   root_.segments.given_up = true;
-  const std::string text = "smelt: " + place_of(frame_.code(), offset) + " was compiled " +
-                           std::to_string(compiled_.options_.recompile_limit) +
-                           " times; from now on it is run by Python alone. The last reason: " +
-                           (reason.empty() ? "a guard failed" : reason) +
-                           ". If so many variants are wanted, compile it with options="
-                           "{'recompile_limit': ...}.";
+  const std::string text =
+      "smelt: " + place_of(frame_.code(), offset) + " was compiled " +
+      std::to_string(compiled_.options_.recompile_limit) +
+      " times; from now on it is run by Python alone. The last reason: " + reason +
+      ". If so many variants are wanted, compile it with options="
+      "{'recompile_limit': ...}.";
   // The frame is not linked: the warning is about its caller's line.
   if (PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) < 0)
     return finish(leave(thread_, frame_, nullptr));
@@ -273,7 +278,8 @@ RootRunner::Next RootRunner::trace(int offset) {
       for (std::string& path : segment->guards().changed_numbers(frame_.slots(), used_slots()))
         root_.segments.changing.insert(std::move(path));
     compiled_.note_recompile(place_of(frame_.code(), offset) + ": " + reason);
-    if (found->second.size() >= static_cast<size_t>(compiled_.options_.recompile_limit))
+    if (found->second.size() >= static_cast<size_t>(compiled_.options_.recompile_limit) &&
+        !stop_guessing(offset))
       return give_up(offset, reason);
   }
   auto trace = std::make_unique<Trace>(frame_.slots(), used_slots());

@@ -83,18 +83,107 @@ bool knows_only_its_own(PyObject* object, PyObject* other) {
          !PyType_IsSubtype(Py_TYPE(other), Py_TYPE(object));
 }
 
+bool uses_default_equality(PyObject* object) {
+  return Py_TYPE(object)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+}
+
+// Asks a class of C's (dict, in `Counter() == {}`), after one written in Python or before it.
+Asked compare_in_c(Trace& trace, int op, Value self, Value other, Result* result) {
+  PyObject* name = compare_names(op).left;
+  if (_PyType_Lookup(Py_TYPE(self.object), name) == _PyType_Lookup(&PyBaseObject_Type, name) ||
+      knows_only_its_own(self.object, other.object))
+    return Asked::refused;
+  trace.use(self);
+  trace.use(other);
+  {
+    const Transparent transparent(&trace, true);
+    result->object = Py_TYPE(self.object)->tp_richcompare(self.object, other.object, op);
+  }
+  trace.check_log();
+  if (result->object == Py_NotImplemented) {
+    Py_CLEAR(result->object);
+    return Asked::refused;
+  }
+  if (result->object != nullptr) result->ref = trace.adopt(result->object);
+  return Asked::answered;
+}
+
+// `__iadd__ = None` and the like: the class says that there is none.
+bool is_blocked(const OperatorNames& op, PyObject* a, PyObject* b) {
+  for (PyObject* object : {a, b})
+    for (PyObject* name : {op.left, op.right, op.inplace})
+      if (name != nullptr && !is_tensor(object) && _PyType_Lookup(Py_TYPE(object), name) == Py_None)
+        return true;
+  return false;
+}
+
+// The __eq__ in Python of a class that has object.__ne__; nullptr: it is another case.
+PyObject* equality_for_not_equal(PyObject* object) {
+  static PyObject* of_object = _PyType_Lookup(&PyBaseObject_Type, compare_names(Py_NE).left);
+  if (is_tensor(object) || _PyType_Lookup(Py_TYPE(object), compare_names(Py_NE).left) != of_object)
+    return nullptr;
+  return operand_method(object, compare_names(Py_EQ).left);
+}
+
+// `!=` as object.__ne__ does it.
+Asked ask_not_equal(Trace& trace, PyObject* equal, Value self, Value other, Result* result) {
+  const Result same = call_operand(trace, equal, compare_names(Py_EQ).left, self, other);
+  if (same.object == nullptr) return Asked::answered;
+  const Object held = Object::steal(same.object);
+  if (same.object == Py_NotImplemented) return Asked::refused;
+  const int is_true = truth(&trace, {same.object, same.ref});
+  if (is_true >= 0) *result = {Py_NewRef(is_true ? Py_False : Py_True), 0};
+  return Asked::answered;
+}
+
+// Python's protocol for a comparison when a class written in Python takes part.
+Asked call_comparison(Trace& trace, int op, Value a, Value b, Result* result) {
+  static constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
+  const OperatorNames& names = compare_names(op);
+  if (is_blocked(names, a.object, b.object)) {
+    trace.stop(BreakReason::c_function,
+               std::string("an operator of ") + Py_TYPE(a.object)->tp_name);
+    return Asked::not_in_python;
+  }
+  PyObject* left = operand_method(a.object, names.left);
+  PyObject* right = operand_method(b.object, names.right);
+  PyObject* left_equal = op == Py_NE ? equality_for_not_equal(a.object) : nullptr;
+  PyObject* right_equal = op == Py_NE ? equality_for_not_equal(b.object) : nullptr;
+  if (!left && !right && !left_equal && !right_equal) return Asked::not_in_python;
+  const auto ask = [&](bool is_left) {
+    PyObject* method = is_left ? left : right;
+    const Value self = is_left ? a : b, other = is_left ? b : a;
+    if (PyObject* equal = is_left ? left_equal : right_equal)
+      return ask_not_equal(trace, equal, self, other, result);
+    if (method == nullptr)
+      return compare_in_c(trace, is_left ? op : kSwapped[op], self, other, result);
+    *result = call_operand(trace, method, is_left ? names.left : names.right, self, other);
+    if (result->object != Py_NotImplemented) return Asked::answered;
+    Py_CLEAR(result->object);
+    result->ref = 0;
+    return Asked::refused;
+  };
+  const bool right_first = Py_TYPE(a.object) != Py_TYPE(b.object) &&
+                           PyType_IsSubtype(Py_TYPE(b.object), Py_TYPE(a.object));
+  const Asked first = ask(!right_first);
+  return first == Asked::answered ? first : ask(right_first);
+}
+
 // Python's protocol for an operator when a class written in Python takes part.
-Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, bool is_compare,
-                    Result* result) {
+Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, Result* result) {
+  if (is_blocked(op, a.object, b.object)) {
+    trace.stop(BreakReason::c_function,
+               std::string("an operator of ") + Py_TYPE(a.object)->tp_name);
+    return Asked::not_in_python;
+  }
   PyObject* inplace = operand_method(a.object, op.inplace);
   PyObject* left = operand_method(a.object, op.left);
   const bool same_type = Py_TYPE(a.object) == Py_TYPE(b.object);
-  PyObject* right = is_compare || !same_type ? operand_method(b.object, op.right) : nullptr;
+  PyObject* right = same_type ? nullptr : operand_method(b.object, op.right);
   if (!inplace && !left && !right) return Asked::not_in_python;
-  bool right_first =
-      right != nullptr && !same_type && PyType_IsSubtype(Py_TYPE(b.object), Py_TYPE(a.object));
+  bool right_first = right != nullptr && PyType_IsSubtype(Py_TYPE(b.object), Py_TYPE(a.object));
   // A reflected method that was only inherited has no precedence.
-  if (right_first && !is_compare && left != nullptr)
+  if (right_first && left != nullptr)
     right_first = _PyType_Lookup(Py_TYPE(a.object), op.right) != right;
   struct Attempt {
     PyObject* method;
@@ -115,30 +204,9 @@ Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, boo
       (left != nullptr || knows_only_its_own(a.object, b.object)) &&
       (right != nullptr || same_type || knows_only_its_own(b.object, a.object) ||
        _PyType_Lookup(Py_TYPE(b.object), op.right) == nullptr);
-  if (no_more_to_ask || is_compare) return Asked::refused;
+  if (no_more_to_ask) return Asked::refused;
   trace.stop(BreakReason::c_function, std::string("an operator of ") + Py_TYPE(a.object)->tp_name);
   return Asked::not_in_python;
-}
-
-// `!=` of a class that has only __eq__, as object.__ne__ does it. False: it is another case.
-bool call_not_equal(Trace& trace, Value a, Value b, Result* result) {
-  static PyObject* of_object = _PyType_Lookup(&PyBaseObject_Type, compare_names(Py_NE).left);
-  PyObject* equal = compare_names(Py_EQ).left;
-  for (const auto& [self, other] : {std::pair{a, b}, std::pair{b, a}}) {
-    PyObject* method = operand_method(self.object, equal);
-    if (method == nullptr ||
-        _PyType_Lookup(Py_TYPE(self.object), compare_names(Py_NE).left) != of_object)
-      return false;
-    const Result same = call_operand(trace, method, equal, self, other);
-    if (same.object == nullptr) return true;
-    Object held = Object::steal(same.object);
-    if (same.object == Py_NotImplemented) continue;
-    const int is_true = truth(&trace, {same.object, same.ref});
-    if (is_true >= 0) *result = {Py_NewRef(is_true ? Py_False : Py_True), 0};
-    return true;
-  }
-  *result = is_same(&trace, a, b, true);
-  return true;
 }
 
 const char* symbol_of(int op) {
@@ -223,10 +291,6 @@ Result on_tensors(Trace& trace, const OperatorNames& op, Value a, Value b, const
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
 
-bool uses_default_equality(PyObject* object) {
-  return Py_TYPE(object)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
-}
-
 }  // namespace
 
 Result binary(Trace* trace, int op, Value a, Value b) {
@@ -245,7 +309,7 @@ Result binary(Trace* trace, int op, Value a, Value b) {
     return on_tensors(*trace, operator_names(op), a, b,
                       [&](PyObject* left, PyObject* right) { return compute(op, left, right); });
   Result result;
-  switch (call_operator(*trace, operator_names(op), a, b, false, &result)) {
+  switch (call_operator(*trace, operator_names(op), a, b, &result)) {
     case Asked::answered: return result;
     case Asked::refused:
       PyErr_Format(PyExc_TypeError, "unsupported operand type(s) for %s: '%.100s' and '%.100s'",
@@ -304,8 +368,7 @@ Result compare(Trace* trace, int op, Value a, Value b) {
       return PyObject_RichCompare(left, right, op);
     });
   Result result;
-  if (op == Py_NE && call_not_equal(*trace, a, b, &result)) return result;
-  const Asked asked = call_operator(*trace, compare_names(op), a, b, true, &result);
+  const Asked asked = call_comparison(*trace, op, a, b, &result);
   if (asked == Asked::answered) return result;
   const bool by_identity = op == Py_EQ || op == Py_NE;
   if (asked == Asked::refused) {
@@ -355,6 +418,31 @@ Result is_same(Trace* trace, Value a, Value b, bool negate) {
   return {Py_NewRef(same != negate ? Py_True : Py_False), 0};
 }
 
+bool check_length(Trace& trace, Result* length) {
+  const Value value{length->object, length->ref};
+  if (PyLong_CheckExact(length->object)) {
+    const Object zero = Object::steal(PyLong_FromLong(0));
+    const Result fits = compare(&trace, Py_GE, value, {zero.get(), 0});
+    const Object held = Object::steal(fits.object);
+    const int is_size = fits.object == nullptr ? -1 : truth(&trace, {fits.object, fits.ref});
+    if (is_size < 0) return false;
+    if (is_size == 1 && PyLong_AsSsize_t(length->object) >= 0) return true;
+    PyErr_Clear();
+  }
+  trace.use(value);
+  const Object number = Object::steal(PyNumber_Index(length->object));
+  if (!number) return false;
+  if (_PyLong_Sign(number.get()) < 0) {
+    PyErr_SetString(PyExc_ValueError, "__len__() should return >= 0");
+    return false;
+  }
+  const Py_ssize_t size = PyNumber_AsSsize_t(number.get(), PyExc_OverflowError);
+  if (size < 0) return false;
+  Py_SETREF(length->object, PyLong_FromSsize_t(size));
+  length->ref = 0;
+  return true;
+}
+
 int truth(Trace* trace, Value value) {
   if (!is_following(trace)) return PyObject_IsTrue(value.object);
   if (is_tensor(value.object)) {
@@ -368,22 +456,24 @@ int truth(Trace* trace, Value value) {
     return PyObject_IsTrue(value.object);
   }
   for (PyObject* name : {names().bool_, names().len}) {
+    if (_PyType_Lookup(Py_TYPE(value.object), name) == Py_None) {  // blocked: raises
+      trace->guard_type(value);
+      return PyObject_IsTrue(value.object);
+    }
     PyObject* method = operand_method(value.object, name);
     if (method == nullptr) continue;
-    const Result result = call_operand(*trace, method, name, value, {});
+    Result result = call_operand(*trace, method, name, value, {});
     if (result.object == nullptr) return -1;
-    Object held = Object::steal(result.object);
-    if (name == names().bool_ ? !PyBool_Check(held.get()) : !PyLong_Check(held.get())) {
+    const bool is_answer =
+        name == names().len ? check_length(*trace, &result) : PyBool_Check(result.object) != 0;
+    const Object held = Object::steal(result.object);
+    if (is_answer) return truth(trace, {held.get(), result.ref});
+    if (name == names().bool_) {
       trace->use({held.get(), result.ref});
-      if (name == names().bool_)
-        PyErr_Format(PyExc_TypeError, "__bool__ should return bool, returned %s",
-                     Py_TYPE(held.get())->tp_name);
-      else
-        PyErr_Format(PyExc_TypeError, "'%.200s' object cannot be interpreted as an integer",
-                     Py_TYPE(held.get())->tp_name);
-      return -1;
+      PyErr_Format(PyExc_TypeError, "__bool__ should return bool, returned %s",
+                   Py_TYPE(held.get())->tp_name);
     }
-    return truth(trace, {held.get(), result.ref});
+    return -1;
   }
   const int result = PyObject_IsTrue(value.object);
   if (result >= 0) trace->guard_truth(value, result != 0);

@@ -70,7 +70,6 @@ void Segment::give_out_registers() {
 
 Segment::Outcome Segment::run(PyObject** slots, size_t count, PyObject** value) {
   if (!has_same_slots(slots, count) || tensors().ambient() != result_.ambient) return Outcome::miss;
-  if (result_.unobserved && tensors().is_observed()) return Outcome::miss;
   Registers registers(registers_);
   if (!guards_.check(slots, count, registers.data())) return Outcome::miss;
   if (!result_.program_scalars.empty() && !scalars_fit(registers.data())) return Outcome::retry;

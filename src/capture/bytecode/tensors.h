@@ -157,8 +157,6 @@ class Tensors {
   // The tensors to whose gradients it would add.
   virtual std::vector<Object> backward_leaves(PyObject* outputs) const = 0;
   virtual Ambient ambient() const = 0;
-  // Someone is told of each op and label as it runs: a profiler.
-  virtual bool is_observed() const = 0;
   // "grad mode was on, is off".
   virtual std::string difference(const Ambient& was, const Ambient& is) const = 0;
 };

@@ -237,6 +237,15 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
       trace.use(tensor);
     }
   }
+  const size_t rate = place_of_rate(trace, callee.object, arguments, keywords);
+  if (rate < arguments.size()) {
+    const Result tensor = rate_as_tensor(trace, arguments[rate]);
+    const Object held = Object::steal(tensor.object);
+    if (!held) return {};
+    std::vector<Value> taken(arguments.begin(), arguments.end());
+    taken[rate] = {tensor.object, tensor.ref};
+    return call_op(trace, kind, callee, taken, keywords);
+  }
   PyObject* result;
   const size_t position = trace.log().position();
   if (kind == Kind::op) {

@@ -203,7 +203,6 @@ class Trace {
   bool opens_iterators = true;                          // open_iterator()
   size_t opened_iterators = 0;
   bool bans_saved_hooks = false;  // it has forbidden saved tensor hooks itself
-  bool unobserved = false;        // TraceResult::unobserved
 
  private:
   Ref add(Node node);
@@ -231,6 +230,8 @@ class Trace {
   Ref lazy_value(Tracked& dict, PyObject* key);  // 0: it is none
   void settle_elements(Tracked& container);
   void append_lazy(Tracked& list, Ref number);
+  void put_lazy(Tracked& dict, PyObject* key, Ref number);  // 0: something else
+  bool keeps_values_apart(PyObject* dict, Value key) const;
   bool is_passing(PyObject* object) const;
   Operand operand(Value value);
   std::vector<Operand> operands(std::span<const Value> values, bool lazy);

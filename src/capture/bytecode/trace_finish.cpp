@@ -155,7 +155,6 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   result.exit = std::move(exit);
   result.steps = std::move(steps_);
   result.ambient = ambient_;
-  result.unobserved = unobserved;
   result.code = code;
   for (Ref ref : slot_refs_) result.slots_set.push_back(ref != 0);
   for (const GuardEntry& entry : guards_) {

@@ -124,12 +124,15 @@ void Trace::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObje
   }
   if (!keeps_elements(kind)) settle_inside(inputs);
   const bool appends = kind == StepKind::list_append && is_lazy_number(inputs[1]);
+  const bool fills = kind == StepKind::set_item && keeps_values_apart(target.object, inputs[1]);
   if (Tracked* container = find(changed.object);
-      container != nullptr && kind != StepKind::list_append)
+      container != nullptr && kind != StepKind::list_append && !fills)
     settle_elements(*container);
-  std::vector<Operand> prepared = operands(inputs, lazy || appends);
+  const bool puts = appends || (fills && is_lazy_number(inputs[2]));
+  std::vector<Operand> prepared = operands(inputs, lazy || puts);
   if (!active()) return;
   if (appends) append_lazy(*tracked, inputs[1].ref);
+  if (fills) put_lazy(*find(target.object), inputs[1].object, puts ? inputs[2].ref : 0);
   if (lazy && prepared.size() > 1) note_changing(prepared.back().ref);
   if (Tracked* dict = find(changed.object);
       dict != nullptr && (kind == StepKind::del_item || kind == StepKind::call))

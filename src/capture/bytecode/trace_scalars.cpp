@@ -112,6 +112,21 @@ void Trace::append_lazy(Tracked& list, Ref number) {
   ++lazy_elements_;
 }
 
+void Trace::put_lazy(Tracked& dict, PyObject* key, Ref number) {
+  if (number != 0) {
+    guard(number, kGuardType);
+    ++lazy_elements_;
+  }
+  dict.lazy.set_value(key, number);
+}
+
+// A store under the key is seen by no reader of another one.
+bool Trace::keeps_values_apart(PyObject* dict, Value key) const {
+  const Tracked* tracked = find(dict);
+  return tracked != nullptr && tracked->born && PyDict_CheckExact(dict) &&
+         PyUnicode_CheckExact(key.object);
+}
+
 Ref Trace::lazy_value(Tracked& dict, PyObject* key) {
   if (dict.lazy.empty()) return 0;
   if (PyUnicode_CheckExact(key)) return dict.lazy.value(key);

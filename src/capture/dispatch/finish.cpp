@@ -15,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "base/counters.h"
@@ -184,7 +185,9 @@ class Finisher {
     for (size_t i = 0; i < recorder_.inputs_.size(); ++i) {
       const auto& input = recorder_.inputs_[i];
       const at::Tensor& grad = input.twin.grad();
-      if (!input.is_leaf || grad.is_same(input.twin_grad)) continue;
+      const auto& owners = recorder_.options_.grad_owners;
+      const bool is_dropped = !grad.defined() && std::ranges::find(owners, i) != owners.end();
+      if (!input.is_leaf || (grad.is_same(input.twin_grad) && !is_dropped)) continue;
       Grad change{.input = i};
       if (grad.defined()) {
         const at::Tensor tensor = recording_inside(grad) ? grad : recorder_.twin_of(grad);

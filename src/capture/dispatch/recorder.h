@@ -52,6 +52,9 @@ struct RecorderOptions {
   std::vector<at::Generator> generators;
   // Whoever runs the graph has seen to it that gradients are there, or not, as in the recording.
   bool grads_are_known = false;
+  // Inputs that may have a gradient at the start which the recording knows nothing of: one that
+  // ends without any is cleared.
+  std::vector<size_t> grad_owners;
   // Tests: throw at that op.
   int64_t fail_at = -1;
 };

@@ -15,9 +15,9 @@ namespace {
 
 Value* select_extreme(llvm::IRBuilder<>& ir, DType dtype, Value* a, Value* b, bool greater) {
   if (is_floating(dtype)) {
-    Value* first = greater ? ir.CreateFCmpOGT(a, b) : ir.CreateFCmpOLT(a, b);
-    Value* ordered = ir.CreateSelect(first, a, b);  // b if one is NaN
-    return ir.CreateSelect(ir.CreateFCmpUNO(a, a), a, ordered);
+    Value* second = greater ? ir.CreateFCmpOGT(b, a) : ir.CreateFCmpOLT(b, a);
+    Value* ordered = ir.CreateSelect(second, b, a);  // a of two zeros, and if one is NaN
+    return ir.CreateSelect(ir.CreateFCmpUNO(b, b), b, ordered);
   }
   using Intrinsic = llvm::Intrinsic::ID;
   const Intrinsic id = is_signed(dtype) ? (greater ? llvm::Intrinsic::smax : llvm::Intrinsic::smin)

@@ -91,10 +91,11 @@ double access_cost(const Inst& inst, const std::vector<uint64_t>& depends, int d
   if (!(bits & bit_of(dim))) return 0.5;
   for (const loops::Term& term : inst.index.terms()) {
     if (term.atom.kind == loops::Atom::Kind::dim) {
-      if (term.atom.id == dim && !term.stride.is(1)) return lanes;
+      if (term.atom.id == dim && !term.stride.is(1))
+        return (inst.op == Op::store ? 1.5 : 1) * lanes;
     } else if (term.atom.kind == loops::Atom::Kind::value) {
       // Lanes that may meet take turns: a loop of their own.
-      if (depends[term.atom.id] & bit_of(dim)) return (inst.op == Op::accumulate ? 6 : 1.5) * lanes;
+      if (depends[term.atom.id] & bit_of(dim)) return (inst.op == Op::accumulate ? 6 : 1) * lanes;
     } else if (depends_of(*term.atom.inner, depends) & bit_of(dim)) {
       return 4 * lanes;
     }

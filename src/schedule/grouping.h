@@ -55,6 +55,7 @@ class Grouping {
   bool reads_own_places(const std::vector<Read>& reads, int group, const Domain& domain) const;
   std::optional<Domain> joined_domain(NodeId node, const Group& group) const;
   bool fits(int group, const Domain& domain) const;
+  bool has_transposed(const Group& group) const;
   bool worth_a_row(NodeId node, int group, const Domain& domain) const;
   bool in_first_pass(NodeId node, int group, const Domain& domain) const;
 

@@ -1,14 +1,10 @@
 #include "binding/python_call.h"
 
 #include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
-#include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
-#include <string_view>
-#include <typeinfo>
 
 #include "binding/tensors.h"
 #include "capture/bytecode/object.h"
@@ -64,11 +60,6 @@ struct Template {
     return tuple;
   }
 };
-
-// A custom function's. By its name: libtorch_python does not export the type.
-bool is_python_node(const torch::autograd::Node& node) {
-  return std::string_view(typeid(node).name()).find("6PyNodeE") != std::string_view::npos;
-}
 
 class PythonCall final : public OpaqueCall {
  public:
@@ -127,29 +118,12 @@ void collect_tensors(PyObject* object, std::vector<at::Tensor>& tensors) {
   }
 }
 
-namespace {
-
-bool calls_python(torch::autograd::Node& node) {
-  return is_python_node(node) || !node.pre_hooks().empty() || !node.post_hooks().empty() ||
-         !node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty() ||
-         node.tensor_post_acc_grad_hooks() != nullptr;
-}
-
-}  // namespace
-
-bool backward_runs_python(PyObject* outputs) {
-  std::vector<at::Tensor> tensors;
+std::vector<Object> backward_leaves(PyObject* outputs, PyObject* inputs) {
+  std::vector<at::Tensor> tensors, only;
   collect_tensors(outputs, tensors);
-  const BackwardReach reach = reach_of(tensors);
-  return std::any_of(reach.nodes.begin(), reach.nodes.end(),
-                     [](const NodePtr& node) { return calls_python(*node); });
-}
-
-std::vector<Object> backward_leaves(PyObject* outputs) {
-  std::vector<at::Tensor> tensors;
-  collect_tensors(outputs, tensors);
+  collect_tensors(inputs, only);
   std::vector<Object> leaves;
-  for (const at::Tensor& leaf : reach_of(tensors).leaves)
+  for (const at::Tensor& leaf : reach_of(tensors, only).leaves)
     leaves.push_back(Object::steal(THPVariable_Wrap(leaf)));
   return leaves;
 }

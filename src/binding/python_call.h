@@ -18,8 +18,7 @@ c10::intrusive_ptr<OpaqueCall> make_python_call(PyObject* callee,
                                                 PyObject* names);
 // The tensors in a tensor or a tuple or list of tensors, undefined ones for None.
 void collect_tensors(PyObject* object, std::vector<at::Tensor>& tensors);
-bool backward_runs_python(PyObject* outputs);
-// The tensors to whose gradients a backward pass would add.
-std::vector<bytecode::Object> backward_leaves(PyObject* outputs);
+// The tensors to whose gradients a backward pass would add, of those in `inputs` if there are any.
+std::vector<bytecode::Object> backward_leaves(PyObject* outputs, PyObject* inputs);
 
 }  // namespace smelt

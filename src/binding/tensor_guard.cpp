@@ -1,8 +1,9 @@
 // Guards on tensors: type, dispatch keys (device type, layout, conj and neg bits, inference),
-// dtype, device, requires_grad, sizes, strides.
+// dtype, device, requires_grad, sizes, strides, and whether a backward pass calls hooks for it.
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "binding/tensors.h"
 #include "capture/bytecode/object.h"
@@ -25,6 +26,16 @@ bool has_plain_sizes(const at::Tensor& tensor) {
   return !tensor.is_nested() && !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
 
+// Code that a backward pass which comes to the tensor calls. A program that makes the pass itself
+// knows only of what was there when it was made.
+bool has_hooks(const at::Tensor& tensor) {
+  const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  if (meta == nullptr) return false;
+  if (!meta->hooks_.empty() || meta->post_acc_grad_hooks_ != nullptr) return true;
+  const auto leaf = meta->grad_accumulator_.lock();
+  return leaf && (!leaf->pre_hooks().empty() || !leaf->post_hooks().empty());
+}
+
 class Guard final : public TensorGuard {
  public:
   explicit Guard(PyObject* object)
@@ -34,6 +45,7 @@ class Guard final : public TensorGuard {
     dtype_ = tensor.scalar_type();
     device_ = tensor.device();
     requires_grad_ = tensor.requires_grad();
+    hooked_ = requires_grad_ && has_hooks(tensor);
     if (!has_plain_sizes(tensor)) {
       never_ = true;
       return;
@@ -50,7 +62,7 @@ class Guard final : public TensorGuard {
     const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
     if (impl->key_set().raw_repr() != keys_ || never_) return false;
     if (c10::typeMetaToScalarType(impl->dtype()) != dtype_ || impl->device() != device_ ||
-        impl->requires_grad() != requires_grad_)
+        impl->requires_grad() != requires_grad_ || (requires_grad_ && has_hooks(tensor) != hooked_))
       return false;
     const c10::IntArrayRef sizes = impl->sizes();
     if (sizes.size() != dim_) return false;
@@ -75,6 +87,8 @@ class Guard final : public TensorGuard {
     if (tensor.requires_grad() != requires_grad_)
       return std::string("requires_grad is ") + switched(tensor.requires_grad()) + ", was " +
              switched(requires_grad_);
+    if (requires_grad_ && has_hooks(tensor) != hooked_)
+      return hooked_ ? "it has no hooks, and had some" : "it has hooks, and had none";
     if (tensor.key_set().raw_repr() != keys_)
       return "kind of tensor is " + c10::toString(tensor.key_set()) + ", was " +
              c10::toString(DispatchKeySet(DispatchKeySet::RAW, keys_));
@@ -116,6 +130,7 @@ class Guard final : public TensorGuard {
   c10::ScalarType dtype_ = c10::ScalarType::Undefined;
   c10::Device device_ = c10::kCPU;
   bool requires_grad_ = false;
+  bool hooked_ = false;
   bool strided_ = false;
   bool never_ = false;  // of a kind that is not compared
   size_t dim_ = 0;

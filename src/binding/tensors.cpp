@@ -7,9 +7,11 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "binding/binding.h"
+#include "binding/pass_hooks.h"
 #include "binding/python_call.h"
 #include "binding/stand_ins.h"
 #include "bridge/graph_program.h"
@@ -132,6 +134,7 @@ class NativeProgram final : public TensorProgram {
   }
   bool fails_cleanly() const override { return program_->fails_cleanly(); }
   size_t ops() const override { return program_->ops(); }
+  bool is_left_to_autograd() const override { return program_->is_left_to_autograd(); }
   std::string str() const override { return program_->str(); }
 
  private:
@@ -194,6 +197,7 @@ class PythonProgram final : public TensorProgram {
   }
   bool fails_cleanly() const override { return program_->log().fails_cleanly(); }
   size_t ops() const override { return program_->ops(); }
+  bool is_left_to_autograd() const override { return program_->is_left_to_autograd(); }
   std::string str() const override { return program_->str(); }
 
  private:
@@ -265,6 +269,7 @@ class Log final : public TensorLog {
     return log_.values()[value].kind == LoggedTensor::Kind::input;
   }
   bool is_dynamic(LogValue value) const override { return log_.values()[value].dynamic; }
+  bool is_single(LogValue value) const override { return log_.is_single(value); }
   size_t position() const override { return log_.items().size(); }
   void rewind(size_t position) override { log_.rewind(position); }
 
@@ -304,18 +309,38 @@ class Log final : public TensorLog {
                          grad == Py_None ? at::Tensor() : THPVariable_Unpack(grad));
   }
 
-  bool begin_backward(PyObject* outputs, PyObject* seeds, bool keep_graph,
+  bool begin_backward(PyObject* outputs, PyObject* seeds, PyObject* inputs, bool keep_graph,
                       bool create_graph) override {
-    std::vector<at::Tensor> from, gradients;
+    std::vector<at::Tensor> from, gradients, only;
     collect_tensors(outputs, from);
     collect_tensors(seeds, gradients);
-    backward_ = log_.begin_backward(from, gradients, keep_graph, create_graph);
+    collect_tensors(inputs, only);
+    called_ = {};
+    backward_ = log_.begin_backward(from, gradients, only, keep_graph, create_graph);
     return backward_.has_value();
   }
 
   void end_backward() override {
     log_.end_backward(std::move(*backward_));
     backward_.reset();
+  }
+
+  void note_registration(PyObject* tensor) override {
+    log_.note_registration(THPVariable_Unpack(tensor));
+  }
+
+  bool begin_hook(PyObject* function, PyObject* const* arguments) override {
+    const auto called = called_.next(log_, function);
+    PyObject* grad = called ? arguments[called->argument] : nullptr;
+    if (grad == nullptr || !is_tensor_object(grad)) {
+      log_.give_up(OpTrouble::Kind::autograd, "a hook of unknown origin");
+      return false;
+    }
+    return log_.begin_hook(called->tensor, THPVariable_Unpack(grad));
+  }
+
+  bool end_hook(PyObject* result) override {
+    return log_.end_hook(result == Py_None ? at::Tensor() : THPVariable_Unpack(result));
   }
 
   std::vector<LogValue> used_inputs() const override {
@@ -333,10 +358,15 @@ class Log final : public TensorLog {
 
   std::vector<ScalarId> used_scalars() const override {
     std::vector<ScalarId> scalars;
-    for (const LogItem& item : log_.items())
+    std::unordered_set<ScalarId> seen;
+    const auto use = [&](const LogItem& item) {
       for (const LogScalar& scalar : item.scalars)
-        if (std::find(scalars.begin(), scalars.end(), scalar.id) == scalars.end())
-          scalars.push_back(scalar.id);
+        if (seen.insert(scalar.id).second) scalars.push_back(scalar.id);
+    };
+    for (const LogItem& item : log_.items()) {
+      use(item);
+      for (const LogHook& hook : item.hooks) std::ranges::for_each(hook.items, use);
+    }
     return scalars;
   }
 
@@ -405,6 +435,7 @@ class Log final : public TensorLog {
   PythonStandIns stand_ins_;
   std::vector<std::pair<LogItem, size_t>> calls_;  // begun, and where
   std::optional<LogItem> backward_;                // begun
+  CalledHooks called_;                             // by that pass
   int32_t taken_numbers_ = 0;
   size_t inputs_ = 0, since_check_ = 0;
 };
@@ -423,8 +454,11 @@ class TorchTensors final : public Tensors {
   bool backward_runs_python(PyObject* outputs) const override {
     return smelt::backward_runs_python(outputs);
   }
-  std::vector<Object> backward_leaves(PyObject* outputs) const override {
-    return smelt::backward_leaves(outputs);
+  std::optional<std::vector<PassHooks>> pass_hooks(PyObject* outputs) const override {
+    return smelt::pass_hooks(outputs);
+  }
+  std::vector<Object> backward_leaves(PyObject* outputs, PyObject* inputs) const override {
+    return smelt::backward_leaves(outputs, inputs);
   }
   Ambient ambient() const override { return read_ambient(); }
   std::string difference(const Ambient& was, const Ambient& is) const override {

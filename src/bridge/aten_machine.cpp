@@ -7,6 +7,8 @@
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "bridge/launch.h"
 #include "bridge/linked_program.h"
@@ -32,20 +34,60 @@ Number number_in(const at::Tensor& tensor) {
   }
 }
 
-// As a number, whatever the caller has made it of.
-at::Tensor as_number(at::Tensor tensor) {
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
-  return number_as_tensor(to_scalar(number_in(tensor)));
+// What item() gives; most tensors that it is asked of need no call for that.
+Number item_of(const at::Tensor& tensor) {
+  const bool is_plain = tensor.is_cpu() && tensor.layout() == c10::kStrided &&
+                        tensor.numel() == 1 && !tensor.is_neg();
+  const c10::ScalarType dtype = is_plain ? tensor.scalar_type() : c10::ScalarType::Undefined;
+  switch (dtype) {
+    case c10::ScalarType::Float: return *static_cast<const float*>(tensor.const_data_ptr());
+    case c10::ScalarType::Double:
+    case c10::ScalarType::Long:
+    case c10::ScalarType::Bool: return number_in(tensor);
+    default: return plain_number(tensor.item()).value();
+  }
 }
+
+// A number in a register: as it is, and as its bytes for kernels that read it.
+struct NumberCell {
+  bool is_set = false;
+  Number value = false;
+  union {
+    double real;
+    int64_t whole = 0;
+    bool truth;
+  };
+
+  void set(const Number& number) {
+    is_set = true;
+    value = number;
+    if (is_float(number))
+      real = std::get<double>(number);
+    else if (std::holds_alternative<bool>(number))
+      truth = std::get<bool>(number);
+    else
+      whole = std::get<int64_t>(number);
+  }
+};
 
 }  // namespace
 
 class AtenMachine final : public Machine {
  public:
   AtenMachine(const LinkedProgram& linked, std::vector<int64_t> symbols)
-      : linked_(linked), symbols_(std::move(symbols)), registers_(linked.program().registers) {}
+      : linked_(linked),
+        symbols_(std::move(symbols)),
+        registers_(linked.program().registers),
+        numbers_(linked.program().registers) {}
 
-  at::Tensor& operator[](Register reg) { return registers_[reg]; }
+  void set(Register reg, at::Tensor tensor) { registers_[reg] = std::move(tensor); }
+  void set_number(Register reg, const Number& number) { numbers_[reg].set(number); }
+  // Of a number that an op wants as a tensor it is made now.
+  at::Tensor& operator[](Register reg) {
+    if (numbers_[reg].is_set && !registers_[reg].defined())
+      registers_[reg] = number_as_tensor(to_scalar(numbers_[reg].value));
+    return registers_[reg];
+  }
 
   void execute(size_t index) override {
     const LinkedStep& step = linked_.steps_[index];
@@ -62,7 +104,12 @@ class AtenMachine final : public Machine {
     }
   }
 
-  void release(Register reg) override { registers_[reg].reset(); }
+  bool has_changed() const { return has_changed_; }
+
+  void release(Register reg) override {
+    registers_[reg].reset();
+    numbers_[reg].is_set = false;
+  }
 
  private:
   void fill_stack(const LinkedStep& step) {
@@ -72,7 +119,7 @@ class AtenMachine final : public Machine {
       if (slot.is_number)
         argument = scalars(slot, argument);
       else if (!slot.is_list)
-        argument = registers_[slot.registers[0]];
+        argument = (*this)[slot.registers[0]];
       else if (slot.is_optional_list)
         argument = optional_list(slot.registers);
       else
@@ -81,24 +128,23 @@ class AtenMachine final : public Machine {
     for (size_t i : step.symbolic) stack_[i] = evaluate(step, i);
   }
   c10::IValue scalars(const LinkedStep::Slot& slot, const c10::IValue& literals) const {
-    if (!slot.is_list) return to_scalar(number_in(registers_[slot.registers[0]]));
+    if (!slot.is_list) return to_scalar(number_at(slot.registers[0]));
     auto list = literals.toList().copy();  // the program keeps its own
     for (size_t i = 0; i < slot.registers.size(); ++i)
-      if (const Register reg = slot.registers[i]; reg >= 0)
-        list.set(i, to_scalar(number_in(registers_[reg])));
+      if (const Register reg = slot.registers[i]; reg >= 0) list.set(i, to_scalar(number_at(reg)));
     return list;
   }
-  c10::IValue list(const std::vector<Register>& registers) const {
+  c10::IValue list(const std::vector<Register>& registers) {
     std::vector<at::Tensor> tensors;
     tensors.reserve(registers.size());
-    for (Register reg : registers) tensors.push_back(registers_[reg]);
+    for (Register reg : registers) tensors.push_back((*this)[reg]);
     return tensors;
   }
-  c10::IValue optional_list(const std::vector<Register>& registers) const {
+  c10::IValue optional_list(const std::vector<Register>& registers) {
     c10::List<std::optional<at::Tensor>> tensors;
     tensors.reserve(registers.size());
     for (Register reg : registers)
-      tensors.push_back(reg < 0 ? std::nullopt : std::optional<at::Tensor>(registers_[reg]));
+      tensors.push_back(reg < 0 ? std::nullopt : std::optional<at::Tensor>((*this)[reg]));
     return tensors;
   }
   c10::IValue evaluate(const LinkedStep& step, size_t arg) const {
@@ -122,7 +168,7 @@ class AtenMachine final : public Machine {
   // Nobody else holds the tensor or its memory, and that comes from PyTorch's allocator: what an op
   // has wrapped (from_blob, from_numpy) belongs to someone.
   static bool is_ours(const at::Tensor& tensor) {
-    return tensor.use_count() == 1 && tensor.storage().use_count() == 1 &&
+    return tensor.defined() && tensor.use_count() == 1 && tensor.storage().use_count() == 1 &&
            tensor.storage().resizable();
   }
 
@@ -134,7 +180,7 @@ class AtenMachine final : public Machine {
   void make_view(const LinkedStep& step, size_t index) {
     const Register result = linked_.program().steps[index].results[0];
     if (result < 0) return;
-    const at::Tensor& shown = registers_[step.targets[0]];
+    const at::Tensor& shown = (*this)[step.targets[0]];
     const LinkedStep::Dense& dense = step.made[0];
     registers_[result] = at::native::as_strided_tensorimpl(shown, dense.sizes, dense.strides,
                                                            shown.storage_offset() + step.offset);
@@ -169,27 +215,35 @@ class AtenMachine final : public Machine {
     size_t read = 0, made = 0;
     for (size_t i = 0; i < kernel.buffers.size(); ++i) {
       const KernelCode::Buffer kind = kernel.buffers[i];
-      const at::Tensor* argument =
-          takes_argument(kind) ? &registers_[step.targets[read++]] : nullptr;
+      const Register argument = takes_argument(kind) ? step.targets[read++] : -1;
       if (kind == KernelCode::Buffer::input || kind == KernelCode::Buffer::scratch) continue;
-      at::Tensor& result = make_result(step, plain, made++, argument);
+      const at::Tensor* base = argument < 0 ? nullptr : &(*this)[argument];
+      at::Tensor& result = make_result(step, plain, made++, base);
       if (kind == KernelCode::Buffer::zeroed) result.zero_();
       pointers_[first + i] = result.mutable_data_ptr();
     }
     read = 0;
     for (size_t i = 0; i < kernel.buffers.size(); ++i) {
       if (kernel.buffers[i] == KernelCode::Buffer::input)
-        pointers_[first + i] = const_cast<void*>(registers_[step.targets[read]].const_data_ptr());
+        pointers_[first + i] = address_of(step.targets[read]);
       read += takes_argument(kernel.buffers[i]);
     }
     waiting_.push_back({.kernel = &kernel});
+    stores_ = stores_ || std::ranges::any_of(plain.into, [](Register reg) { return reg >= 0; });
     if (!plain.with_next) run_waiting(plain);
+  }
+
+  // What a kernel reads.
+  void* address_of(Register reg) {
+    if (numbers_[reg].is_set) return &numbers_[reg].whole;
+    return const_cast<void*>(registers_[reg].const_data_ptr());
   }
 
   void run_waiting(const Step& plain) {
     at::RecordFunction range(at::RecordScope::FUNCTION);  // for a profiler, if one is on
     if (range.isActive()) range.before("smelt::" + plain.op);
     bool good = true;
+    has_changed_ = has_changed_ || stores_;
     if (waiting_.size() == 1) {
       good = launch(*waiting_[0].kernel, pointers_, symbols_);
     } else {
@@ -222,8 +276,12 @@ class AtenMachine final : public Machine {
     store_results(plain, step.checked);
   }
 
+  Number number_at(Register reg) const {
+    return numbers_[reg].is_set ? numbers_[reg].value : number_in(registers_[reg]);
+  }
+
   Number operand(const LinkedStep::Operand& operand) const {
-    return operand.reg < 0 ? operand.literal : number_in(registers_[operand.reg]);
+    return operand.reg < 0 ? operand.literal : number_at(operand.reg);
   }
 
   void compute_number(const LinkedStep& step, size_t index) {
@@ -234,13 +292,12 @@ class AtenMachine final : public Machine {
   }
 
   void take_item(const LinkedStep& step, size_t index) {
-    const at::Scalar item = registers_[step.operands[0].reg].item();
-    store_number(index, plain_number(item).value());
+    store_number(index, item_of((*this)[step.operands[0].reg]));
   }
 
   void store_number(size_t index, const Number& number) {
     const Register reg = linked_.program().steps[index].results[0];
-    if (reg >= 0) registers_[reg] = number_as_tensor(to_scalar(number));
+    if (reg >= 0) set_number(reg, number);
   }
 
   void check_number(const LinkedStep& step) const {
@@ -303,7 +360,9 @@ class AtenMachine final : public Machine {
   void apply_effect(const LinkedStep& step, size_t index) {
     c10::impl::ForceDispatchKeyGuard outside(outside_);
     const Step& plain = linked_.program().steps[index];
-    const auto target = [&](size_t i) -> at::Tensor& { return registers_[step.targets[i]]; };
+    const auto target = [&](size_t i) -> at::Tensor& { return (*this)[step.targets[i]]; };
+    has_changed_ = has_changed_ || step.kind == LinkedStep::Kind::write ||
+                   step.kind == LinkedStep::Kind::set_grad;
     switch (step.kind) {
       case LinkedStep::Kind::write:
         if (target(0).is_same(target(1)))  // a kernel has stored it there
@@ -340,24 +399,39 @@ class AtenMachine final : public Machine {
   const LinkedProgram& linked_;
   const std::vector<int64_t> symbols_;
   std::vector<at::Tensor> registers_;
+  std::vector<NumberCell> numbers_;  // by register: what is there is one
   Stack stack_;
+  bool stores_ = false;          // a kernel that waits stores into a tensor of the caller's
+  bool has_changed_ = false;     // one of the caller's tensors, or its gradient, is another one now
   std::vector<void*> pointers_;  // of the kernels that wait, one behind the other
   std::vector<Launch> waiting_;  // for the last kernel of their batch
   const c10::impl::LocalDispatchKeySet outside_ = c10::impl::tls_local_dispatch_key_set();
 };
 
+namespace {
+
+thread_local bool run_left_changes = false;
+
+}  // namespace
+
+bool LinkedProgram::left_changes() { return run_left_changes; }
+void LinkedProgram::forget_changes() { run_left_changes = false; }
+
 std::vector<at::Tensor> LinkedProgram::run(std::vector<at::Tensor> inputs,
                                            std::vector<int64_t> symbols) const {
   RECORD_FUNCTION("smelt::run", {});
+  run_left_changes = false;
   AtenMachine machine(*this, std::move(symbols));
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ProgramInput& input = program_.inputs[i];
     if (input.reg < 0) continue;
-    const bool is_number = numbers::is_number(input.type);
-    machine[input.reg] = is_number ? as_number(std::move(inputs[i])) : std::move(inputs[i]);
+    if (numbers::is_number(input.type))
+      machine.set_number(input.reg, number_in(inputs[i]));
+    else
+      machine.set(input.reg, std::move(inputs[i]));
   }
   for (const ProgramConstant& constant : program_.constants)
-    machine[constant.reg] = *static_cast<const at::Tensor*>(constant.data.get());
+    machine.set(constant.reg, *static_cast<const at::Tensor*>(constant.data.get()));
   // Eager refuses to change a tensor of inference mode outside of it; kernels would not notice.
   for (const Register reg : in_place_)
     if (machine[reg].is_inference()) machine[reg].unsafeGetTensorImpl()->bump_version();
@@ -366,7 +440,12 @@ std::vector<at::Tensor> LinkedProgram::run(std::vector<at::Tensor> inputs,
     c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
                                              c10::autocast_dispatch_keyset);
     at::NoGradGuard no_grad;
-    smelt::run(program_, machine);
+    try {
+      smelt::run(program_, machine);
+    } catch (...) {
+      run_left_changes = machine.has_changed();
+      throw;
+    }
   }
   std::vector<at::Tensor> outputs;
   outputs.reserve(program_.outputs.size());

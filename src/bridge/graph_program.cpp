@@ -9,6 +9,7 @@
 #include "base/counters.h"
 #include "bridge/consumed_node.h"
 #include "bridge/generator_states.h"
+#include "bridge/linked_program.h"
 #include "bridge/quiet_writes.h"
 #include "bridge/record_joint.h"
 #include "bridge/recorded_graph.h"
@@ -142,7 +143,9 @@ Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> inpu
     const LoggedTensor& value = log.values()[output];
     if (log.is_input_memory(value.memory))
       return Decision::forbid("an output of a step shows an input's memory");
-    if (value.requires_grad && !log.is_consumed(output))
+    // Hooks are not called to try it.
+    if (value.requires_grad &&
+        !(log.is_consumed(output) && (log_.has_hooks() || is_used_up(log.tensor(output)))))
       return Decision::forbid("an output requires a gradient that the step does not compute");
   }
   return Decision::allow();
@@ -151,7 +154,8 @@ Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> inpu
 Decision GraphProgram::can_record(const OpLog& log, std::span<const LogValue> inputs,
                                   std::span<const LogValue> outputs) const {
   for (const LogItem& item : log.items())
-    if (item.op == &opaque_op()) return Decision::forbid("it calls autograd or Python code");
+    if (item.op == &opaque_op() && !(item.registers_hook && log_.has_backward()))
+      return Decision::forbid("it calls autograd or Python code");
   for (const LogItem& item : log.items())
     if (log.ambients()[item.ambient].inference != log.ambients()[0].inference)
       return Decision::forbid("inference mode is switched inside");
@@ -257,6 +261,7 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
 
 std::vector<at::Tensor> GraphProgram::run(std::vector<at::Tensor> inputs,
                                           std::span<const c10::Scalar> scalars) const {
+  LinkedProgram::forget_changes();
   if (training_) {
     if (auto outputs = training_->run(inputs, scalars)) return std::move(*outputs);
   }
@@ -269,6 +274,7 @@ std::vector<at::Tensor> GraphProgram::run(std::vector<at::Tensor> inputs,
 bool GraphProgram::fails_cleanly() const {
   // A hook on saved tensors counts its calls; that of a checkpoint throws when it has enough.
   if (at::SavedTensorDefaultHooks::get_hooks()) return false;
+  if (LinkedProgram::left_changes()) return false;
   return graph_ || training_ || log_.fails_cleanly();
 }
 

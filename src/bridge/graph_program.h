@@ -44,6 +44,11 @@ class GraphProgram {
   // Why there is none of both; empty if there is, or if it was not asked for.
   const std::string& refusal() const { return refusal_; }
 
+  // Neither of both, and the log's results take part in autograd.
+  bool is_left_to_autograd() const {
+    return !graph_ && !training_ && log_.uses_autograd() && !refusal_.empty();
+  }
+
   // A run that failed has changed nothing that the caller can see. Asked where it was run.
   bool fails_cleanly() const;
   size_t ops() const { return graph_ ? graph_->size() : training_ ? training_->ops() : log_.ops(); }

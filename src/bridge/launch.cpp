@@ -3,13 +3,14 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/util/SmallVector.h>
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <memory>
+#include <exception>
+#include <mutex>
 
 #include "base/error.h"
 
@@ -21,21 +22,40 @@ constexpr int64_t kWorthAThread = 30'000;
 
 // Memory of this thread that kernels use between two instructions of their own.
 std::byte* scratch_of_thread(size_t bytes) {
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  thread_local std::unique_ptr<std::byte, Free> memory;
+  constexpr size_t kPage = 4096;
+  thread_local c10::DataPtr memory;
   thread_local size_t size = 0;
   if (bytes > size) {
-    size = (bytes + 4095) / 4096 * 4096;
-    memory.reset(static_cast<std::byte*>(std::aligned_alloc(4096, size)));
-    if (!memory) {
-      size = 0;
-      throw std::bad_alloc();
+    size = 0;
+    memory.clear();
+    const size_t wanted = (bytes + kPage - 1) / kPage * kPage;
+    memory = c10::GetCPUAllocator()->allocate(wanted + kPage);  // or PyTorch's exception
+    size = wanted;
+  }
+  const auto address = reinterpret_cast<uintptr_t>(memory.get());
+  return reinterpret_cast<std::byte*>((address + kPage - 1) / kPage * kPage);
+}
+
+// An exception must not leave its thread; the first one is thrown when all threads are done.
+class ThreadErrors {
+ public:
+  template <class Body>
+  void keep(const Body& body) {
+    try {
+      body();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!first_) first_ = std::current_exception();
     }
   }
-  return memory.get();
-}
+  void rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr first_;
+};
 
 // PyTorch's threads are those of the OpenMP library that it is linked to. A parallel region that is
 // compiled here (at::parallel_for is a template) would be another library's, or none at all, so the
@@ -96,14 +116,14 @@ bool run_units(const KernelCode& kernel, void* const* buffers, const int64_t* si
   const int64_t parts = std::min<int64_t>(at::get_num_threads(), (units + grain - 1) / grain);
   if (parts <= 1) return run(0, units);
   std::atomic<bool> good = true;
+  ThreadErrors errors;
   on_threads(parts, [&](int64_t part) {
-    bool done = false;
-    try {
-      done = run(units * part / parts, units * (part + 1) / parts);
-    } catch (const std::bad_alloc&) {  // it must not leave the thread: the ops are called instead
-    }
-    if (!done) good.store(false, std::memory_order_relaxed);
+    errors.keep([&] {
+      if (!run(units * part / parts, units * (part + 1) / parts))
+        good.store(false, std::memory_order_relaxed);
+    });
   });
+  errors.rethrow();
   return good;
 }
 
@@ -188,13 +208,11 @@ bool launch_all(std::span<const Launch> launches, std::span<const int64_t> symbo
     run(0, total);
     return good;
   }
+  ThreadErrors errors;
   on_threads(pieces, [&](int64_t piece) {
-    try {
-      run(total * piece / pieces, total * (piece + 1) / pieces);
-    } catch (const std::bad_alloc&) {  // it must not leave the thread: the ops are called instead
-      good.store(false, std::memory_order_relaxed);
-    }
+    errors.keep([&] { run(total * piece / pieces, total * (piece + 1) / pieces); });
   });
+  errors.rethrow();
   return good;
 }
 

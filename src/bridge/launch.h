@@ -10,7 +10,7 @@ namespace smelt {
 
 // `buffers`: one pointer per buffer of the kernel, nullptr for scratch. `symbols`: values of the
 // program's symbols. False: the kernel found an index out of range or a division by 0; what it has
-// written means nothing then.
+// written means nothing then. Where there is no memory for its scratch, PyTorch's exception.
 bool launch(const KernelCode& kernel, std::span<void* const> buffers,
             std::span<const int64_t> symbols);
 

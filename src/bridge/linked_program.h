@@ -95,6 +95,10 @@ class LinkedProgram {
   const std::vector<c10::IValue>& opaque() const { return opaque_; }
   // The inputs in the program's order, already checked; symbol values as bound. Thread-safe.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols) const;
+  // A run on this thread since forget_changes() failed behind its first change of a tensor of the
+  // caller's, for want of memory: it must not be made again.
+  static bool left_changes();
+  static void forget_changes();
 
   // Tests: compare every result with the type it was recorded with. Set by SMELT_CHECK_TYPES=1.
   static bool check_types;

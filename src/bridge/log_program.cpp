@@ -42,10 +42,12 @@ std::string describe(const LoggedTensor& value) {
 }  // namespace
 
 // How an item of the log that gives a number is needed: by what is computed from it.
-void LogProgram::need_items(uint32_t number, std::vector<bool>& needed) const {
+void LogProgram::need_items(uint32_t number, NeededNumbers& needed) const {
+  if (needed.numbers[number]) return;
+  needed.numbers[number] = true;
   const NumberStep& wanted = numbers_[number];
   if (wanted.item >= 0) {
-    needed[wanted.item] = true;
+    needed.items[wanted.item] = true;
     return;
   }
   for (const NumberStep::Operand& operand : {wanted.a, wanted.b})
@@ -53,9 +55,8 @@ void LogProgram::need_items(uint32_t number, std::vector<bool>& needed) const {
 }
 
 int32_t LogProgram::number_of(ScalarId id) const {
-  const auto found = std::find_if(numbers_.begin(), numbers_.end(),
-                                  [id](const NumberStep& number) { return number.id == id; });
-  return found == numbers_.end() ? -1 : static_cast<int32_t>(found - numbers_.begin());
+  const auto found = number_of_.find(id);
+  return found == number_of_.end() ? -1 : found->second;
 }
 
 // Which ops are needed: for an output, or for a change that is seen from outside. Memory decides,
@@ -73,7 +74,7 @@ std::vector<bool> LogProgram::live_items(const OpLog& log,
     needed_memory[memory] = true;
   };
   for (LogValue value : outputs) need(value);
-  std::vector<bool> needed_number(items.size());
+  NeededNumbers needed_number{std::vector<bool>(numbers_.size()), std::vector<bool>(log.numbers())};
   for (uint32_t number : wanted_numbers_) need_items(number, needed_number);
   std::vector<bool> live(items.size());
   for (size_t i = items.size(); i-- > 0;) {
@@ -86,7 +87,7 @@ std::vector<bool> LogProgram::live_items(const OpLog& log,
       is_live = is_live || log.is_input_memory(memory) ||
                 (static_cast<size_t>(memory) < needed_memory.size() && needed_memory[memory]);
     }
-    if (item.number >= 0) is_live = needed_number[item.number];
+    if (item.number >= 0) is_live = needed_number.items[item.number];
     if (!is_live) continue;
     live[i] = true;
     for (const LogScalar& scalar : item.scalars)
@@ -106,6 +107,10 @@ LogProgram::LogProgram(const OpLog& log, const Interface& interface)
   const auto& inputs = interface.inputs;
   const auto& outputs = interface.outputs;
   for (const Number& example : interface.examples) scalar_examples_.push_back(to_scalar(example));
+  for (size_t i = 0; i < numbers_.size(); ++i) {
+    number_of_.emplace(numbers_[i].id, static_cast<int32_t>(i));
+    if (numbers_[i].item >= 0) number_of_item_.emplace(numbers_[i].item, i);
+  }
   for (ScalarId id : interface.wanted_numbers)
     wanted_numbers_.push_back(static_cast<uint32_t>(number_of(id)));
   for (LogValue value : inputs) {
@@ -124,6 +129,7 @@ LogProgram::LogProgram(const OpLog& log, const Interface& interface)
     outputs_.push_back(value < 0 ? -1 : register_of_[value]);
   }
   register_of_ = {};
+  number_of_ = {};
 }
 
 int32_t LogProgram::reg(LogValue value) {
@@ -179,6 +185,45 @@ std::vector<LogProgram::ScalarUse> LogProgram::scalar_uses(const LogItem& item) 
   return uses;
 }
 
+LogProgram::Step LogProgram::make_step(const LogItem& item,
+                                       const std::vector<std::vector<bool>>& last) {
+  Step step{.op = item.op->handle,
+            .arguments = item.arguments,
+            .slots = {},
+            .scalars = scalar_uses(item),
+            .results = {},
+            .ambient = item.ambient,
+            .number = item.number,
+            .is_expectation = item.op == &expect_op(),
+            .registers_hook = item.registers_hook};
+  for (size_t s = 0; s < item.slots.size(); ++s) {
+    const LogSlot& slot = item.slots[s];
+    Slot linked{slot.argument,
+                slot.is_list,
+                slot.is_optional_list,
+                {},
+                last.empty() ? std::vector<bool>(slot.values.size()) : last[s]};
+    for (LogValue value : slot.values) {
+      if (value >= 0 && register_of_[value] < 0)
+        throw Error(item.op->name.str() + " reads a tensor that is not among the program's inputs");
+      linked.registers.push_back(value < 0 ? -1 : register_of_[value]);
+    }
+    step.slots.push_back(std::move(linked));
+  }
+  return step;
+}
+
+LogProgram::Hook LogProgram::make_hook(const LogHook& hook) {
+  Hook made{reg(hook.tensor), reg(hook.grad), -1, {}};
+  for (const LogItem& item : hook.items) {
+    made.steps.push_back(make_step(item, {}));
+    for (const LogValue value : item.results)
+      made.steps.back().results.push_back(value < 0 ? -1 : reg(value));
+  }
+  made.result = reg(hook.result);
+  return made;
+}
+
 void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
                             std::span<const LogValue> outputs) {
   std::vector<bool> later(log.values().size());  // read after the step at hand
@@ -209,27 +254,13 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) continue;
     const LogItem& item = log.items()[i];
-    Step step{.op = item.op->handle,
-              .arguments = item.arguments,
-              .slots = {},
-              .scalars = scalar_uses(item),
-              .results = {},
-              .ambient = item.ambient,
-              .number = item.number,
-              .is_expectation = item.op == &expect_op()};
+    // Hooks take what they need while the pass runs.
+    Step step =
+        make_step(item, item.hooks.empty() ? last_uses[i] : std::vector<std::vector<bool>>());
+    for (const LogHook& hook : item.hooks) step.hooks.push_back(make_hook(hook));
+    has_hooks_ = has_hooks_ || !item.hooks.empty();
     items_ = std::max(items_, static_cast<size_t>(item.number + 1));
     expects_ = expects_ || step.is_expectation;
-    for (size_t s = 0; s < item.slots.size(); ++s) {
-      const LogSlot& slot = item.slots[s];
-      Slot linked{slot.argument, slot.is_list, slot.is_optional_list, {}, last_uses[i][s]};
-      for (LogValue value : slot.values) {
-        if (value >= 0 && register_of_[value] < 0)
-          throw Error(item.op->name.str() +
-                      " reads a tensor that is not among the program's inputs");
-        linked.registers.push_back(value < 0 ? -1 : register_of_[value]);
-      }
-      step.slots.push_back(std::move(linked));
-    }
     result_texts_.emplace_back();
     bool tracked = false;
     for (size_t k = 0; k < item.results.size(); ++k) {

@@ -10,6 +10,7 @@
 #include <iosfwd>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,8 @@ class LogProgram {
   // It runs the autograd engine, or sets gradients.
   bool has_grads() const { return has_grads_; }
   bool has_backward() const { return has_backward_; }
+  // One of its backward passes calls hooks.
+  bool has_hooks() const { return has_hooks_; }
   // A run for which something does not hold is none: Mispredicted.
   bool expects() const { return expects_; }
   // Inputs that only ops change which say nothing of it (quiet_writes.h).
@@ -85,6 +88,12 @@ class LogProgram {
     bool is_tensor;
     uint32_t index;  // into scalars_, and behind them numbers_
   };
+  struct Step;
+  // What a hook does to a gradient, under a recorder.
+  struct Hook {
+    int32_t tensor, grad, result;  // registers
+    std::vector<Step> steps;
+  };
   struct Step {
     c10::OperatorHandle op;
     std::vector<c10::IValue> arguments;
@@ -94,6 +103,8 @@ class LogProgram {
     int32_t ambient;
     int32_t number = -1;  // of the number that it gives
     bool is_expectation = false;
+    bool registers_hook = false;
+    std::vector<Hook> hooks = {};
   };
   struct Constant {
     int32_t reg;
@@ -116,10 +127,17 @@ class LogProgram {
 
   void make_steps(const OpLog& log, const std::vector<bool>& live,
                   std::span<const LogValue> outputs);
+  // Without its results. `last`: by slot, what nobody reads after it; empty: nothing.
+  Step make_step(const LogItem& item, const std::vector<std::vector<bool>>& last);
+  Hook make_hook(const LogHook& hook);
   void make_constants(const OpLog& log, const std::vector<bool>& live,
                       std::span<const LogValue> outputs);
   std::vector<bool> live_items(const OpLog& log, std::span<const LogValue> outputs) const;
-  void need_items(uint32_t number, std::vector<bool>& needed) const;
+  struct NeededNumbers {
+    std::vector<bool> numbers;  // as numbers_
+    std::vector<bool> items;    // by LogItem::number
+  };
+  void need_items(uint32_t number, NeededNumbers& needed) const;
   int32_t number_of(ScalarId id) const;
   void note_quiet_writes(const OpLog& log, const std::vector<bool>& live,
                          std::span<const LogValue> inputs);
@@ -143,15 +161,19 @@ class LogProgram {
   std::vector<ScalarUse> scalar_uses(const LogItem& item) const;
   void steps(State& state, OpAmbientScope* ambient) const;
   void execute(const Step& step, State& state, std::vector<c10::IValue>& stack) const;
+  void call(const Step& step, State& state, std::vector<c10::IValue>& stack) const;
+  at::Tensor run_hook(const Hook& hook, State& state, const at::Tensor& grad) const;
   std::vector<at::Tensor> start(std::vector<at::Tensor> inputs, Mode mode) const;
   std::vector<at::Tensor> results(State& state) const;
 
   std::vector<Step> steps_;
   std::vector<ScalarId> scalars_;
   std::vector<NumberStep> numbers_;
-  std::vector<uint32_t> wanted_numbers_;      // into numbers_
-  size_t items_ = 0;                          // numbers that ops give
-  std::vector<c10::Scalar> scalar_examples_;  // as scalars_
+  std::unordered_map<ScalarId, int32_t> number_of_;     // into numbers_, while the program is made
+  std::unordered_map<int32_t, size_t> number_of_item_;  // likewise, by NumberStep::item
+  std::vector<uint32_t> wanted_numbers_;                // into numbers_
+  size_t items_ = 0;                                    // numbers that ops give
+  std::vector<c10::Scalar> scalar_examples_;            // as scalars_
   std::vector<Constant> constants_;
   std::vector<int32_t> inputs_;   // registers
   std::vector<int32_t> outputs_;  // registers; -1: undefined
@@ -171,6 +193,7 @@ class LogProgram {
   bool writes_ = false;
   bool has_grads_ = false;
   bool has_backward_ = false;
+  bool has_hooks_ = false;
   bool expects_ = false;
 };
 

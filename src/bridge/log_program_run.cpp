@@ -105,10 +105,7 @@ void LogProgram::read_number(const Step& step, State& state, const at::Tensor& t
                              Stack& stack) const {
   c10::Scalar& number = state.items[step.number];
   if (Recorder* recorder = Recorder::current()) {
-    const auto seen = std::find_if(numbers_.begin(), numbers_.end(), [&](const NumberStep& other) {
-      return other.item == step.number;
-    });
-    number = recorder->item(tensor, to_scalar(seen->seen));
+    number = recorder->item(tensor, to_scalar(numbers_[number_of_item_.at(step.number)].seen));
     return;
   }
   stack.assign(1, tensor);
@@ -116,8 +113,35 @@ void LogProgram::read_number(const Step& step, State& state, const at::Tensor& t
   number = stack[0].toScalar();
 }
 
+at::Tensor LogProgram::run_hook(const Hook& hook, State& state, const at::Tensor& grad) const {
+  state.registers[hook.grad] = grad;
+  Stack stack;
+  for (const Step& step : hook.steps) {
+    OpAmbientScope ambient(OpAmbient::current());
+    ambient.enter(ambients_[step.ambient]);
+    execute(step, state, stack);
+  }
+  return state.registers[hook.result];
+}
+
+// Real tensors have their hooks, twins get what those did.
+void LogProgram::call(const Step& step, State& state, Stack& stack) const {
+  std::vector<std::pair<at::Tensor, unsigned>> hooked;
+  if (Recorder::current())
+    for (const Hook& hook : step.hooks) {
+      const at::Tensor tensor = state.registers[hook.tensor];
+      const auto run = [this, &state, called = &hook](const at::Tensor& grad) -> at::Tensor {
+        return run_hook(*called, state, grad);
+      };
+      hooked.emplace_back(tensor, tensor.register_hook(run));
+    }
+  step.op.callBoxed(&stack);
+  for (const auto& [tensor, place] : hooked) tensor.remove_hook(place);
+}
+
 void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
   if (step.is_expectation) return check(step, state);
+  if (step.registers_hook && Recorder::current()) return;  // the passes have it
   std::vector<at::Tensor>& registers = state.registers;
   stack.assign(step.arguments.begin(), step.arguments.end());
   for (const ScalarUse& use : step.scalars) {
@@ -154,7 +178,7 @@ void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
     const at::Tensor tensor = stack[0].toTensor();
     return read_number(step, state, tensor, stack);
   }
-  step.op.callBoxed(&stack);
+  call(step, state, stack);
   size_t next = 0;
   const auto store = [&](at::Tensor tensor) {
     if (next >= step.results.size())

@@ -92,6 +92,12 @@ bool has_tensor_that(PyObject* object, const char* field) {
   return false;
 }
 
+bool are_leaves(PyObject* tuple) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
+    if (!has_tensor_that(PyTuple_GET_ITEM(tuple, i), "is_leaf")) return false;
+  return true;
+}
+
 // torch._C._FunctionBase.apply, bound to the class.
 Object apply_in_c(PyObject* cls) {
   static PyObject* const name = PyUnicode_InternFromString("apply");
@@ -180,12 +186,94 @@ bool read_grad(Trace& trace, Value leaf) {
   return trace.active();
 }
 
+// Hooks on tensors are followed while the pass runs. A run of the log has PyTorch call them, so
+// that they must not see a change that steps make later. False: the pass calls other code as well.
+bool expect_hooks(Trace& trace, PyObject* outputs) {
+  static PyObject* const name = PyUnicode_InternFromString("_backward_hooks");
+  const auto hooked = tensors().pass_hooks(outputs);
+  if (!hooked || trace.in_pass || trace.has_changed({})) return false;
+  for (const Tensors::PassHooks& hooks : *hooked) {
+    Value dict;
+    Object held;
+    if (hooks.leaf) {
+      const Value leaf = trace.value(hooks.leaf.get());
+      if (leaf.ref == 0 || trace.is_born(leaf.object)) return false;
+      const Result found = get_attribute(&trace, leaf, name);
+      held = Object::steal(found.object);
+      if (held.get() != hooks.dict.get()) return false;
+      dict = {held.get(), found.ref};
+      trace.guard_keys(dict);
+    }
+    PyObject *key, *function;
+    Py_ssize_t at = 0;
+    while (trace.active() && PyDict_Next(hooks.dict.get(), &at, &key, &function)) {
+      const auto own = trace.hooks.find(function);
+      if (own != trace.hooks.end() && hooks.leaf) return false;  // one more in each call
+      if (own == trace.hooks.end() && !hooks.leaf) return false;
+      const Value value =
+          hooks.leaf ? Value{function, trace.read_dict(dict, key, function)} : own->second;
+      if (!may_call_back(trace, value)) return false;
+    }
+  }
+  return trace.active();
+}
+
+// While a pass runs, and its hooks are followed.
+class HookedPass {
+ public:
+  explicit HookedPass(Trace& trace) : trace_(trace), transparent_(&trace, true) {
+    trace.in_pass = true;
+    trace.log().pause();
+  }
+  ~HookedPass() {
+    trace_.in_pass = false;
+    if (trace_.active()) trace_.log().resume();
+  }
+  HookedPass(const HookedPass&) = delete;
+  HookedPass& operator=(const HookedPass&) = delete;
+
+ private:
+  Trace& trace_;
+  const Transparent transparent_;
+};
+
+// Variable._execution_engine.run_backward, which _engine_run_backward() calls.
+Object engine_in_c(PyObject* function) {
+  Object found = Object::share(PyDict_GetItemString(PyFunction_GET_GLOBALS(function), "Variable"));
+  for (const char* name : {"_execution_engine", "run_backward"})
+    if (found) found = Object::steal(PyObject_GetAttrString(found.get(), name));
+  PyErr_Clear();
+  return found;
+}
+
+PyObject* call_pass(Trace& trace, Value function, std::span<const Value> arguments,
+                    PyObject* keywords, bool has_hooks) {
+  const Object engine = has_hooks ? engine_in_c(function.object) : Object();
+  if (has_hooks && !engine) trace.stop(BreakReason::backward, "an engine that is not PyTorch's");
+  if (!has_hooks || !trace.active()) {
+    const Unfollowed unfollowed(&trace, false);
+    return call_plainly(function.object, arguments, keywords);
+  }
+  const Trace::Mark start = trace.mark();
+  PyObject* result;
+  {
+    const HookedPass pass(trace);
+    result = call_plainly(engine.get(), arguments, keywords);
+  }
+  if (trace.has_changed(start)) trace.stop(BreakReason::backward, "hooks with other effects");
+  return result;
+}
+
 // A pass that adds to the gradients of all it reaches. Those are tensors that the trace knows, as
 // all that leads to them is in it.
 Result run_backward(Trace& trace, Value function, std::span<const Value> arguments,
-                    PyObject* keywords) {
-  std::vector<Object> held = tensors().backward_leaves(arguments[0].object);
+                    PyObject* keywords, bool has_hooks) {
+  PyObject* inputs = arguments[4].object;  // empty: all
+  std::vector<Object> held = tensors().backward_leaves(arguments[0].object, inputs);
   std::vector<Value> leaves;
+  if (PyTuple_GET_SIZE(inputs) > 0 && (held.empty() || !are_leaves(inputs)))
+    trace.stop(BreakReason::backward,
+               "backward(inputs=...) with others than leaves that it reaches");
   for (const Object& leaf : held) {
     leaves.push_back(trace.value(leaf.get()));
     if (leaves.back().ref == 0 || !read_grad(trace, leaves.back()))
@@ -194,14 +282,10 @@ Result run_backward(Trace& trace, Value function, std::span<const Value> argumen
   for (const Value& argument : arguments.first(5))
     if (!use_argument(trace, argument)) trace.stop(BreakReason::backward, "backward()");
   if (trace.active() &&
-      !trace.log().begin_backward(arguments[0].object, arguments[1].object,
+      !trace.log().begin_backward(arguments[0].object, arguments[1].object, inputs,
                                   arguments[2].object == Py_True, arguments[3].object == Py_True))
     trace.check_log();
-  PyObject* result;
-  {
-    const Unfollowed unfollowed(&trace, false);
-    result = call_plainly(function.object, arguments, keywords);
-  }
+  PyObject* result = call_pass(trace, function, arguments, keywords, has_hooks);
   if (result == nullptr) trace.stop(BreakReason::exception, "a backward pass");
   if (trace.active()) {
     trace.log().end_backward();
@@ -219,16 +303,19 @@ bool call_engine(Trace& trace, Value function, std::span<const Value> arguments,
   for (Py_ssize_t i = 0; i < named; ++i)
     if (text_of(PyTuple_GET_ITEM(keywords, i)) == "accumulate_grad")
       accumulates = arguments[arguments.size() - static_cast<size_t>(named - i)].object != Py_False;
-  if (stops_at_python(trace, arguments)) return false;
+  const bool has_hooks = !arguments.empty() && tensors().backward_runs_python(arguments[0].object);
+  if (has_hooks && !(accumulates && expect_hooks(trace, arguments[0].object))) {
+    stops_at_python(trace, arguments);
+    return false;
+  }
   if (accumulates) {
-    const bool to_all = arguments.size() - static_cast<size_t>(named) == 5 &&
-                        PyTuple_CheckExact(arguments[4].object) &&
-                        PyTuple_GET_SIZE(arguments[4].object) == 0;
-    if (!to_all) {
+    const bool is_known = arguments.size() - static_cast<size_t>(named) == 5 &&
+                          PyTuple_CheckExact(arguments[4].object);
+    if (!is_known) {
       trace.stop(BreakReason::backward, "backward(inputs=...)");
       return false;
     }
-    *result = run_backward(trace, function, arguments, keywords);
+    *result = run_backward(trace, function, arguments, keywords, has_hooks);
     return true;
   }
   *result = keep_call(trace, "torch.autograd.grad", function.object, arguments, keywords, [&] {
@@ -265,11 +352,19 @@ bool call_autograd(Trace& trace, Value function, std::span<const Value> argument
   const bool is_pass = is_function(function.object, "torch._tensor", "Tensor.backward") ||
                        is_function(function.object, "torch.autograd", "backward") ||
                        is_function(function.object, "torch.autograd", "grad");
-  if (is_pass && stops_at_python(trace, arguments)) return false;
+  if (is_pass && !arguments.empty() && !tensors().pass_hooks(arguments[0].object) &&
+      stops_at_python(trace, arguments))
+    return false;
   if (is_function(function.object, "torch.autograd.graph", "_engine_run_backward"))
     return call_engine(trace, function, arguments, keywords, result);
   if (!is_function(function.object, "torch._tensor", "Tensor.register_hook")) return false;
   *result = call_on_graph(trace, function, arguments, keywords);
+  const bool is_known = arguments.size() == 2 && keywords == nullptr && trace.active();
+  if (is_known && trace.is_born(arguments[0].object)) {
+    trace.log().note_registration(arguments[0].object);
+    trace.hooks[arguments[1].object] = arguments[1];
+    trace.hold(arguments[1].object);
+  }
   return true;
 }
 

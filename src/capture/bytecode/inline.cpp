@@ -186,7 +186,8 @@ std::vector<Ref> callback_refs(Trace& trace, Frame frame, PyObject* function) {
     Ref ref = trace.ref_of(object);
     // *args, and what custom autograd functions are given of their inputs: made for the call.
     const bool is_new = i >= named || (PyTuple_CheckExact(object) && !is_constant(object));
-    if (ref == 0 && is_new) ref = trace.adopt(object);
+    // So is a gradient that a hook is given, which the log knows by now.
+    if (ref == 0 && (is_new || tensors().is_tensor(object))) ref = trace.adopt(object);
     // It may be the default: then what it is depends on the function.
     if (ref == 0 && defaults != nullptr && i < code->co_argcount) {
       const Py_ssize_t at = i - (code->co_argcount - PyTuple_GET_SIZE(defaults));
@@ -213,6 +214,7 @@ bool follow_callback(Tracing& tracing, PyThreadState* thread, Frame frame, PyObj
                      bool throwing, PyObject** result) {
   Trace& trace = *tracing.trace;
   if (!tracing.transparent || tracing.frames.size() >= kDeepest) return false;
+  const bool in_pass = trace.in_pass;
   Pending pending;
   pending.callee = owner;
   std::vector<Ref> refs;
@@ -227,9 +229,14 @@ bool follow_callback(Tracing& tracing, PyThreadState* thread, Frame frame, PyObj
         !is_known_callback(tracing, frame, owner))
       return false;
     pending.callee_ref = trace.ref_of(owner);
+    if (in_pass && !trace.log().begin_hook(owner, frame.slots())) {
+      trace.check_log();
+      return false;
+    }
     refs = callback_refs(trace, frame, owner);
     if (!trace.active()) return false;
   }
+  trace.in_pass = false;
   const bool looks_inside = tracing.looks_inside;
   Pending* outer = std::exchange(tracing.pending, nullptr);
   tracing.transparent = false;
@@ -237,12 +244,17 @@ bool follow_callback(Tracing& tracing, PyThreadState* thread, Frame frame, PyObj
   tracing.transparent = true;
   tracing.looks_inside = looks_inside;
   tracing.pending = outer;
+  trace.in_pass = in_pass;
   if (*result == nullptr || !trace.active()) return true;
   const Value value = trace.value(*result, pending.result);
   if (looks_inside || is_constant(value.object))
     trace.use(value);
   else if (value.ref == 0)
     trace.stop(BreakReason::unknown_object, Py_TYPE(value.object)->tp_name);
+  if (in_pass && trace.active()) {
+    trace.log().end_hook(*result);
+    trace.check_log();
+  }
   return true;
 }
 

@@ -358,6 +358,13 @@ void RootRunner::keep(int offset, std::optional<TraceResult> result, const Trace
     for (const int visited : interpreter.between_checkpoints()) segments.plain[visited] = true;
     return;
   }
+  if (trace.has_guessed_flag && !trace.has_backward && result->program &&
+      result->program->is_left_to_autograd()) {
+    // Two graphs with a branch between them are better than none; the next trace ends in front of
+    // it.
+    segments.wrong_guesses[offset] = kMostGuessCost;
+    return;
+  }
   const bool returns = result->exit.returns;
   auto segment = std::make_shared<Segment>(std::move(*result));
   segment->guesses = trace.has_guessed;

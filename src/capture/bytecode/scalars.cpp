@@ -446,8 +446,12 @@ bool check_length(Trace& trace, Result* length) {
 int truth(Trace* trace, Value value) {
   if (!is_following(trace)) return PyObject_IsTrue(value.object);
   if (is_tensor(value.object)) {
-    // To end a training step in the middle costs more than to guess.
-    if (trace->has_backward && trace->speculates) {
+    // To end a training step in the middle costs more than to guess, and a counter or flag (of
+    // averages, of a first call) is most often what it was.
+    const LogValue logged = trace->log().value_of(value.object);
+    const bool is_flag = logged >= 0 && trace->log().is_single(logged);
+    if ((trace->has_backward || is_flag) && trace->speculates) {
+      trace->has_guessed_flag = trace->has_guessed_flag || !trace->has_backward;
       const Result number = read_number(*trace, value);
       const Object held = Object::steal(number.object);
       return held ? truth(trace, {held.get(), number.ref}) : -1;

@@ -44,6 +44,8 @@ class TensorProgram {
   // A failed run has changed nothing, so that the frame can be run by CPython instead.
   virtual bool fails_cleanly() const = 0;
   virtual size_t ops() const = 0;
+  // There could be no graph, and its results take part in autograd.
+  virtual bool is_left_to_autograd() const = 0;
   // The graph as text, for explain().
   virtual std::string str() const = 0;
 };
@@ -89,6 +91,8 @@ class TensorLog {
   virtual bool is_input(LogValue value) const = 0;
   // Its shape depends on contents: no one may look at it.
   virtual bool is_dynamic(LogValue value) const = 0;
+  // A counter or flag: it has one element, and is computed from tensors of one element alone.
+  virtual bool is_single(LogValue value) const = 0;
   // How many ops there are so far; forget those behind `position`.
   virtual size_t position() const = 0;
   virtual void rewind(size_t position) = 0;
@@ -109,11 +113,17 @@ class TensorLog {
   virtual void expect(ScalarId number, PyObject* seen, bool truth) = 0;
   // tensor.grad has been set, to None or a tensor. False: trouble.
   virtual bool set_grad(PyObject* tensor, PyObject* grad) = 0;
-  // A backward pass that adds to gradients: what it takes is looked up before, and after it the
-  // gradients are. False: trouble.
-  virtual bool begin_backward(PyObject* outputs, PyObject* seeds, bool keep_graph,
+  // A backward pass that adds to gradients, of these inputs only if there are any: what it takes is
+  // looked up before, and after it the gradients are. False: trouble.
+  virtual bool begin_backward(PyObject* outputs, PyObject* seeds, PyObject* inputs, bool keep_graph,
                               bool create_graph) = 0;
   virtual void end_backward() = 0;
+  // The last call that was kept has registered a hook on the tensor, which ops made.
+  virtual void note_registration(PyObject* tensor) = 0;
+  // The pass calls a hook (Tensors::pass_hooks), this function with these arguments; what it gave,
+  // or nullptr. False: trouble.
+  virtual bool begin_hook(PyObject* function, PyObject* const* arguments) = 0;
+  virtual bool end_hook(PyObject* result) = 0;
   // The inputs that the ops so far take, each once.
   virtual std::vector<LogValue> used_inputs() const = 0;
   // The run-time scalars that the ops so far take, each once.
@@ -154,8 +164,15 @@ class Tensors {
   // A backward pass from these (tensors, or tuples of such) calls Python code: hooks, custom
   // autograd functions.
   virtual bool backward_runs_python(PyObject* outputs) const = 0;
-  // The tensors to whose gradients it would add.
-  virtual std::vector<Object> backward_leaves(PyObject* outputs) const = 0;
+  // The tensors to whose gradients it would add, of those in `inputs` if there are any.
+  virtual std::vector<Object> backward_leaves(PyObject* outputs, PyObject* inputs) const = 0;
+  // The hooks on tensors that it calls: of a leaf, or of a tensor on the way, which is null then;
+  // and the dict with the hooks. Nothing if it calls other code.
+  struct PassHooks {
+    Object leaf;
+    Object dict;
+  };
+  virtual std::optional<std::vector<PassHooks>> pass_hooks(PyObject* outputs) const = 0;
   virtual Ambient ambient() const = 0;
   // "grad mode was on, is off".
   virtual std::string difference(const Ambient& was, const Ambient& is) const = 0;

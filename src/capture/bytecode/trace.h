@@ -199,7 +199,10 @@ class Trace {
   std::unordered_map<PyObject*, Value> context_values;  // by ContextVar: what the trace has set
   bool speculates = true;                               // about what is in tensors
   bool has_guessed = false;                             // it has
+  bool has_guessed_flag = false;                        // about a flag, without a backward pass
   bool has_backward = false;                            // a backward pass is part of the trace
+  bool in_pass = false;                                 // one runs, and calls hooks
+  std::unordered_map<PyObject*, Value> hooks;           // that the trace has registered
   bool opens_iterators = true;                          // open_iterator()
   size_t opened_iterators = 0;
   bool bans_saved_hooks = false;  // it has forbidden saved tensor hooks itself
@@ -219,10 +222,6 @@ class Trace {
   Tracked& track(PyObject* object, Ref ref, bool born);
   void expect(Ref number, bool truth);
   bool prepare_operand(Value number);
-  NumberStep::Operand number_operand(const std::vector<Node>& nodes, Ref ref,
-                                     ProgramRequest& wanted, std::vector<Ref>& scalars) const;
-  uint32_t define_number(const std::vector<Node>& nodes, Ref ref, ProgramRequest& wanted,
-                         std::vector<Ref>& scalars) const;
   bool is_changing(Ref ref) const;
   void note_changing(Ref stored);
   // Elements of what is made: numbers stay lazy in tuples, lists and dicts.

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "capture/bytecode/number_ops.h"
+#include "capture/bytecode/program_numbers.h"
 #include "capture/bytecode/trace.h"
 
 namespace smelt::bytecode {
@@ -269,14 +270,12 @@ bool Trace::make_program(TraceResult& result, const Position& position, const Re
     result.program_inputs.push_back(ref);
   }
   wanted.tuning += "module_state=" + module_state + ",";
+  ProgramNumbers program_numbers(result.nodes, wanted, result.program_scalars);
   for (ScalarId scalar : log_->used_scalars()) {
-    if (result.nodes[scalar].late) {
-      define_number(result.nodes, scalar, wanted, result.program_scalars);
-      continue;
-    }
-    if (std::ranges::find(wanted.scalars, scalar) != wanted.scalars.end()) continue;
-    wanted.scalars.push_back(scalar);
-    result.program_scalars.push_back(scalar);
+    if (result.nodes[scalar].late)
+      program_numbers.define(scalar);
+    else
+      program_numbers.give(scalar);
   }
   std::unordered_set<Ref> seen;
   std::vector<Ref> numbers;
@@ -284,7 +283,7 @@ bool Trace::make_program(TraceResult& result, const Position& position, const Re
     if (operand.ref == 0 || !seen.insert(operand.ref).second) return;
     const Node& node = result.nodes[operand.ref];
     if (node.late) {
-      define_number(result.nodes, operand.ref, wanted, result.program_scalars);
+      program_numbers.define(operand.ref);
       wanted.wanted_numbers.push_back(operand.ref);
       numbers.push_back(operand.ref);
     } else if (node.kind == NodeKind::tensor) {

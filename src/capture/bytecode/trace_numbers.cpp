@@ -8,6 +8,7 @@
 
 #include "capture/bytecode/lazy_elements.h"
 #include "capture/bytecode/number_ops.h"
+#include "capture/bytecode/program_numbers.h"
 #include "capture/bytecode/trace.h"
 
 namespace smelt::bytecode {
@@ -106,39 +107,43 @@ bool Trace::prepare_operand(Value v) {
   return active();
 }
 
-NumberStep::Operand Trace::number_operand(const std::vector<Node>& nodes, Ref ref,
-                                          ProgramRequest& wanted, std::vector<Ref>& scalars) const {
-  using From = NumberStep::Operand::From;
-  if (nodes[ref].late) return {From::number, define_number(nodes, ref, wanted, scalars), {}};
-  const bool is_literal = nodes[ref].kind == NodeKind::constant ||
-                          (nodes[ref].guards & (kGuardEqual | kGuardSame)) != 0;
-  if (is_literal) return {From::literal, 0, to_number(nodes[ref].object.get())};
-  auto at = std::ranges::find(wanted.scalars, ref);
-  const auto index = static_cast<uint32_t>(at - wanted.scalars.begin());
-  if (at == wanted.scalars.end()) {
-    wanted.scalars.push_back(ref);
-    scalars.push_back(ref);
+// -- what the program has to do with them
+
+uint32_t ProgramNumbers::give(Ref scalar) {
+  const auto [at, is_new] = given_.emplace(scalar, static_cast<uint32_t>(wanted_.scalars.size()));
+  if (is_new) {
+    wanted_.scalars.push_back(scalar);
+    scalars_.push_back(scalar);
   }
-  return {From::scalar, index, {}};
+  return at->second;
 }
 
-uint32_t Trace::define_number(const std::vector<Node>& nodes, Ref ref, ProgramRequest& wanted,
-                              std::vector<Ref>& scalars) const {
-  const auto known = std::ranges::find(wanted.numbers, ref, &NumberStep::id);
-  if (known != wanted.numbers.end()) return static_cast<uint32_t>(known - wanted.numbers.begin());
-  const Node& node = nodes[ref];
+NumberStep::Operand ProgramNumbers::operand(Ref ref) {
+  using From = NumberStep::Operand::From;
+  if (nodes_[ref].late) return {From::number, define(ref), {}};
+  const bool is_literal = nodes_[ref].kind == NodeKind::constant ||
+                          (nodes_[ref].guards & (kGuardEqual | kGuardSame)) != 0;
+  if (is_literal) return {From::literal, 0, to_number(nodes_[ref].object.get())};
+  return {From::scalar, give(ref), {}};
+}
+
+uint32_t ProgramNumbers::define(Ref number) {
+  if (const auto known = defined_.find(number); known != defined_.end()) return known->second;
+  const Node& node = nodes_[number];
   NumberStep step;
-  step.id = ref;
+  step.id = number;
   step.seen = to_number(node.object.get());
   if (node.kind == NodeKind::number) {
     step.item = node.index;
   } else {
     step.op = *number_op(node.op, node.index);
-    step.a = number_operand(nodes, node.parent, wanted, scalars);
-    if (node.second != 0) step.b = number_operand(nodes, node.second, wanted, scalars);
+    step.a = operand(node.parent);
+    if (node.second != 0) step.b = operand(node.second);
   }
-  wanted.numbers.push_back(step);
-  return static_cast<uint32_t>(wanted.numbers.size() - 1);
+  const auto place = static_cast<uint32_t>(wanted_.numbers.size());
+  wanted_.numbers.push_back(step);
+  defined_.emplace(number, place);
+  return place;
 }
 
 // -- gradients

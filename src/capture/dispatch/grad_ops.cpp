@@ -1,6 +1,7 @@
 #include "capture/dispatch/grad_ops.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/ones_like.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -8,7 +9,10 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "capture/dispatch/op_log.h"
 
@@ -21,11 +25,12 @@ void set_grad(const at::Tensor& self, const std::optional<at::Tensor>& grad) {
 
 std::vector<at::Tensor> backward(at::TensorList outputs, at::TensorList seeds,
                                  at::TensorList leaves, at::TensorList grads, bool keep_graph,
-                                 bool create_graph) {
+                                 bool create_graph, bool only, at::TensorList) {
   for (size_t i = 0; i < leaves.size(); ++i)  // already so, except for the twins of a recording
     if (grads[i].defined() && !leaves[i].grad().is_same(grads[i]))
       leaves[i].mutable_grad() = grads[i];
-  torch::autograd::backward(outputs.vec(), seeds.vec(), keep_graph, create_graph);
+  torch::autograd::backward(outputs.vec(), seeds.vec(), keep_graph, create_graph,
+                            only ? leaves.vec() : std::vector<at::Tensor>());
   std::vector<at::Tensor> after;
   after.reserve(leaves.size());
   for (const at::Tensor& leaf : leaves) after.push_back(leaf.grad());
@@ -45,7 +50,7 @@ TORCH_LIBRARY_FRAGMENT(smelt, m) {
   m.def("set_grad(Tensor self, Tensor? grad) -> ()");
   m.def(
       "backward(Tensor[] outputs, Tensor[] seeds, Tensor[] leaves, Tensor[] grads, "
-      "bool keep_graph, bool create_graph) -> Tensor[]");
+      "bool keep_graph, bool create_graph, bool only, Tensor[] uses) -> Tensor[]");
   m.def("expect(Scalar number, bool truth) -> ()");
   // Autograd sees what they do, not the calls.
   m.impl("set_grad", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, set_grad));
@@ -68,10 +73,58 @@ const OpInfo& expect_op() {
   return *info;
 }
 
-BackwardReach reach_of(const std::vector<at::Tensor>& outputs) {
-  using torch::autograd::Node;
+namespace {
+
+using torch::autograd::Node;
+
+// The nodes from which an edge leads to one of these, and these.
+std::unordered_set<Node*> leading_to(const std::vector<NodePtr>& nodes,
+                                     std::vector<Node*> targets) {
+  std::unordered_map<Node*, std::vector<Node*>> before;
+  for (const NodePtr& node : nodes)
+    for (const torch::autograd::Edge& edge : node->next_edges())
+      if (edge.function) before[edge.function.get()].push_back(node.get());
+  std::unordered_set<Node*> found(targets.begin(), targets.end());
+  while (!targets.empty()) {
+    Node* const target = targets.back();
+    targets.pop_back();
+    for (Node* node : before[target])
+      if (found.insert(node).second) targets.push_back(node);
+  }
+  return found;
+}
+
+void limit_to(BackwardReach& reach, const std::vector<at::Tensor>& only) {
+  const auto is_wanted = [&](const at::Tensor& leaf) {
+    return std::any_of(only.begin(), only.end(),
+                       [&](const at::Tensor& input) { return input.is_same(leaf); });
+  };
+  std::erase_if(reach.leaves, [&](const at::Tensor& leaf) { return !is_wanted(leaf); });
+  std::vector<Node*> targets;
+  for (const at::Tensor& leaf : reach.leaves)
+    targets.push_back(torch::autograd::impl::gradient_edge(leaf).function.get());
+  const std::unordered_set<Node*> needed = leading_to(reach.nodes, std::move(targets));
+  std::erase_if(reach.nodes, [&](const NodePtr& node) { return !needed.contains(node.get()); });
+}
+
+}  // namespace
+
+bool is_used_up(const at::Tensor& output) {
+  const BackwardReach reach = reach_of({output});
+  if (reach.leaves.empty()) return false;
+  try {
+    torch::autograd::grad({output}, reach.leaves, {at::ones_like(output)}, /*retain_graph=*/true,
+                          /*create_graph=*/false, /*allow_unused=*/true);
+  } catch (const c10::Error& error) {
+    return std::string_view(error.what()).find("a second time") != std::string_view::npos;
+  }
+  return false;
+}
+
+BackwardReach reach_of(const std::vector<at::Tensor>& outputs,
+                       const std::vector<at::Tensor>& only) {
   BackwardReach reach;
-  std::unordered_set<Node*> seen;
+  std::unordered_set<torch::autograd::Node*> seen;
   const auto visit = [&](const NodePtr& node) {
     if (node && seen.insert(node.get()).second) reach.nodes.push_back(node);
   };
@@ -84,6 +137,7 @@ BackwardReach reach_of(const std::vector<at::Tensor>& outputs) {
       reach.leaves.push_back(leaf->variable);
     for (const torch::autograd::Edge& edge : node->next_edges()) visit(edge.function);
   }
+  if (!only.empty()) limit_to(reach, only);
   return reach;
 }
 
@@ -100,20 +154,23 @@ bool OpLog::set_grad(const at::Tensor& self, const at::Tensor& grad) {
 }
 
 std::optional<LogItem> OpLog::begin_backward(const std::vector<at::Tensor>& outputs,
-                                             const std::vector<at::Tensor>& seeds, bool keep_graph,
+                                             const std::vector<at::Tensor>& seeds,
+                                             const std::vector<at::Tensor>& only, bool keep_graph,
                                              bool create_graph) {
-  BackwardReach reach = reach_of(outputs);
+  BackwardReach reach = reach_of(outputs, only);
   LogItem item;
   item.op = &backward_op();
   const LogFacts& facts = log_facts(*item.op);
   std::vector<at::Tensor> grads;
   for (const at::Tensor& leaf : reach.leaves) grads.push_back(leaf.grad());
-  const c10::IValue arguments[] = {outputs, seeds, reach.leaves, grads, keep_graph, create_graph};
+  const c10::IValue arguments[] = {outputs,    seeds,        reach.leaves, grads,
+                                   keep_graph, create_graph, !only.empty()};
   for (size_t i = 0; i < std::size(arguments); ++i)
     if (!take_argument(item, facts, i, arguments[i])) return std::nullopt;
   item.ambient = ambient();
+  hooks_.clear();
   if (!keep_graph && !create_graph)
-    consumed_.insert(consumed_.end(), reach.nodes.begin(), reach.nodes.end());
+    for (NodePtr& node : reach.nodes) consumed_.push_back({std::move(node), items_.size()});
   return item;
 }
 
@@ -128,13 +185,19 @@ void OpLog::end_backward(LogItem item) {
     item.results.push_back(value);
   }
   read_written(item);
+  item.hooks = std::exchange(hooks_, {});
+  item.slots.push_back(hook_uses(item.hooks, static_cast<uint32_t>(item.arguments.size())));
+  item.arguments.emplace_back();
   items_.push_back(std::move(item));
 }
 
 bool OpLog::is_consumed(LogValue value) const {
   const at::Tensor real = tensor(value);
   if (!real.defined() || !real.grad_fn()) return false;
-  return std::find(consumed_.begin(), consumed_.end(), real.grad_fn()) != consumed_.end();
+  // Of a pass that is still part of the log.
+  return std::any_of(consumed_.begin(), consumed_.end(), [&](const Consumed& known) {
+    return known.item < items_.size() && known.node == real.grad_fn();
+  });
 }
 
 void OpLog::expect(ScalarId number, const c10::Scalar& seen, bool truth) {

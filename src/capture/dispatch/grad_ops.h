@@ -15,8 +15,10 @@ namespace smelt {
 // smelt::set_grad(Tensor self, Tensor? grad) -> (): self.grad = grad, None if there is none.
 const OpInfo& set_grad_op();
 // smelt::backward(Tensor[] outputs, Tensor[] seeds, Tensor[] leaves, Tensor[] grads,
-// bool keep_graph, bool create_graph) -> Tensor[]: the pass that adds to `.grad` of all leaves,
-// which are those that it reaches, and have `grads` before. Returns their `.grad` as it is then.
+// bool keep_graph, bool create_graph, bool only, Tensor[] uses) -> Tensor[]: the pass that adds to
+// `.grad` of all leaves, which are those that it reaches, and have `grads` before; `only`: it goes
+// no further than it has to for these; `uses`: what its hooks take (LogItem::hooks). Returns their
+// `.grad` as it is then.
 const OpInfo& backward_op();
 // smelt::expect(Scalar number, bool truth) -> (): a run for which it does not hold is none.
 const OpInfo& expect_op();
@@ -30,6 +32,12 @@ struct BackwardReach {
   std::vector<at::Tensor> leaves;  // whose gradients it adds to
   std::vector<NodePtr> nodes;
 };
-BackwardReach reach_of(const std::vector<at::Tensor>& outputs);
+// `only`: if there are any, on the way to these leaves.
+BackwardReach reach_of(const std::vector<at::Tensor>& outputs,
+                       const std::vector<at::Tensor>& only = {});
+
+// Would a backward pass from the tensor raise that its graph has been gone through before? That
+// depends on what its nodes have saved, so it is tried; gradients stay as they are.
+bool is_used_up(const at::Tensor& output);
 
 }  // namespace smelt

@@ -142,12 +142,30 @@ bool OpLog::check_state(LogValue value, const at::Tensor& tensor) {
   return false;
 }
 
+bool OpLog::is_single(LogValue value) const {
+  std::vector<LogValue> open{value};
+  std::vector<bool> seen(values_.size());
+  for (size_t i = 0; i < open.size(); ++i) {
+    const LoggedTensor& known = values_[open[i]];
+    if (known.dynamic || c10::multiply_integers(known.sizes) != 1) return false;
+    if (known.kind != LoggedTensor::Kind::result || known.item >= items_.size()) continue;
+    for (const LogSlot& slot : items_[known.item].slots)
+      for (const LogValue argument : slot.values)
+        if (argument >= 0 && !seen[argument]) {
+          seen[argument] = true;
+          open.push_back(argument);
+        }
+  }
+  return true;
+}
+
 void OpLog::check_inputs() {
   for (LogValue input : inputs_)
     if (const at::Tensor real = tensor(input); real.defined() && !check_state(input, real)) return;
 }
 
 void OpLog::rewind(size_t position) {
+  std::erase_if(consumed_, [&](const Consumed& known) { return known.item >= position; });
   if (position >= items_.size()) return;
   items_.erase(items_.begin() + static_cast<ptrdiff_t>(position), items_.end());
   for (auto it = by_impl_.begin(); it != by_impl_.end();) {
@@ -191,7 +209,7 @@ bool OpLog::follow(const OpInfo& op, const LogFacts& facts, const std::vector<c1
     give_up(kind, std::move(detail));
     return false;
   };
-  if (torch::autograd::get_current_graph_task_id() != -1)
+  if (torch::autograd::get_current_graph_task_id() != -1 && !open_hook_)
     return refuse(Kind::autograd, "a backward pass");
   if (c10::impl::dispatch_mode_enabled()) return refuse(Kind::subclass, "TorchDispatchMode");
   if (c10::impl::tls_is_dispatch_key_included(DispatchKey::FuncTorchDynamicLayerFrontMode))

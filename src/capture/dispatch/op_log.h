@@ -52,6 +52,16 @@ struct LogSlot {
   std::vector<LogValue> values;  // -1: an undefined or absent one
 };
 
+struct LogItem;
+
+// What a hook made of a gradient while a backward pass ran. Its ops are the pass's, not the log's.
+struct LogHook {
+  LogValue tensor = -1;  // whose gradient it was given
+  LogValue grad = -1;    // that gradient
+  LogValue result = -1;  // what took its place, or the gradient itself
+  std::vector<LogItem> items;
+};
+
 struct LogItem {
   const OpInfo* op = nullptr;
   std::vector<c10::IValue> arguments;  // without the tensors in slots
@@ -63,7 +73,12 @@ struct LogItem {
   int32_t number = -1;            // of an op that gives a number: its place among those
   int32_t ambient = 0;
   bool random = false;
+  std::vector<LogHook> hooks;   // of a backward pass, in the order in which they were called
+  bool registers_hook = false;  // on a result of the log; the passes that call it have it
 };
+
+// What hooks take of the values of the log, as an argument of the pass that calls them.
+LogSlot hook_uses(const std::vector<LogHook>& hooks, uint32_t argument);
 
 struct LoggedTensor {
   enum class Kind : uint8_t { input, constant, result };
@@ -124,12 +139,24 @@ class OpLog {
   // Gradients (grad_ops.cpp). set_grad(): the caller has set it. begin_backward() looks up the
   // tensors before the pass is made, end_backward() finds the gradients. False or nothing: trouble.
   bool set_grad(const at::Tensor& self, const at::Tensor& grad);
+  // `only`: the leaves, if not all.
   std::optional<LogItem> begin_backward(const std::vector<at::Tensor>& outputs,
-                                        const std::vector<at::Tensor>& seeds, bool keep_graph,
+                                        const std::vector<at::Tensor>& seeds,
+                                        const std::vector<at::Tensor>& only, bool keep_graph,
                                         bool create_graph);
   void end_backward(LogItem item);
+  // Hooks (pass_hooks.cpp). The last item has registered one on the tensor. begin_hook(): the pass
+  // that has begun calls one with the gradient of a tensor; what follows are its ops, until
+  // end_hook() with what it gave, or abandon_hook().
+  void note_registration(const at::Tensor& tensor);
+  LogValue registered_on(const torch::autograd::Node* node, uint32_t output) const;
+  bool begin_hook(LogValue tensor, const at::Tensor& grad);
+  bool end_hook(const at::Tensor& result);
+  void abandon_hook();
   // A backward pass has gone over what the tensor was computed by, and nobody can a second time.
   bool is_consumed(LogValue value) const;
+  // One element, and computed from tensors of one element alone.
+  bool is_single(LogValue value) const;
   // The log holds for runs in which the number is true, or is not.
   void expect(ScalarId number, const c10::Scalar& seen, bool truth);
 
@@ -153,6 +180,7 @@ class OpLog {
   bool keep_results(LogItem& item, const std::vector<c10::IValue>& stack, size_t first);
   void note_writes(LogItem& item, const LogFacts& facts);
   void read_written(const LogItem& item);
+  bool is_repeatable(const LogHook& hook);
   LogValue add_value(const at::Tensor& tensor, LoggedTensor::Kind kind);
   void read_state(LoggedTensor& value, const at::Tensor& tensor);
   int32_t memory_of(const at::Tensor& tensor);
@@ -171,7 +199,23 @@ class OpLog {
   at::Tensor probe_, cast_probe_;  // tell one filling of autocast's cache from the next
   uint32_t filling_ = 0;
   std::optional<OpTrouble> trouble_;
-  std::vector<NodePtr> consumed_;
+  struct Consumed {
+    NodePtr node;
+    size_t item;  // the pass
+  };
+  std::vector<Consumed> consumed_;
+  struct Registration {
+    NodePtr node;
+    uint32_t output;
+    LogValue tensor;
+  };
+  std::vector<Registration> registrations_;
+  struct OpenHook {
+    LogHook hook;
+    size_t position;  // of its first op
+  };
+  std::optional<OpenHook> open_hook_;
+  std::vector<LogHook> hooks_;  // of the pass at hand
   int32_t numbers_ = 0;
   bool keeps_numbers_ = false;
   StandIns* stand_ins_ = nullptr;

@@ -1,6 +1,7 @@
 #include "bridge/graph_program.h"
 
 #include <ATen/SavedTensorHooks.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -134,6 +135,8 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
 // something that a further pass could start from.
 Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> inputs,
                                 std::span<const LogValue> outputs) const {
+  if (torch::autograd::AnomalyMode::is_enabled())
+    return Decision::forbid("anomaly mode names the ops of a backward pass");
   for (LogValue input : inputs)
     if (const at::Tensor tensor = log.tensor(input);
         tensor.defined() && log_.has_backward() && !tensor.is_leaf())

@@ -3,6 +3,7 @@
 import array
 import contextlib
 import datetime
+import gc
 import itertools
 import os
 import pathlib
@@ -332,3 +333,28 @@ def test_is_an_error_with_fullgraph(fn, reason, at, calls):
 
 def test_every_reason_has_a_program():
     assert set(ROWS) == {p.values[1] for p in PROGRAMS} | NOT_PROVOKED
+
+
+def test_finalisers_that_happen_to_run_are_no_part_of_a_trace():
+    class Node:
+        def __del__(self):
+            len(self.__dict__)
+
+    def f(x):
+        kept = [[i] for i in range(500)]  # enough for a collection
+        return x + len(kept)
+
+    compiled, x = smelt.compile(f), torch.zeros(2)
+    threshold = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(100_000)
+    for _ in range(100):
+        node = Node()
+        node.itself = node
+    del node
+    gc.set_threshold(gc.get_count()[0] + 100)
+    try:
+        compiled(x)
+    finally:
+        gc.set_threshold(*threshold)
+    assert gc.isenabled() and smelt.stats()['graph_breaks'] == 0

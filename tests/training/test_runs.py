@@ -35,7 +35,7 @@ OP_BY_OP = {
     "step": {"wgan_gradient_penalty", "recommender_sparse_sgd", "unet_dice", "asgd", "validation_inside_the_step",
              "several_losses_retain_graph", "maml", "maml_first_order", "maml_functional_call", "hessian_vector_product",
              "gradient_penalty_of_double_backward", "gradient_surgery", "physics_informed", "codebook_by_averages",
-             "numpy_comes_in", "outputs_kept_and_used_later", "noise_with_a_generator"},
+             "numpy_comes_in", "outputs_kept_and_used_later", "noise_with_a_generator", "quantized_straight_through"},
 }  # fmt: skip
 
 # Whatever the form, nothing breaks these.

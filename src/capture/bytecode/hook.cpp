@@ -97,6 +97,7 @@ TracingScope::TracingScope(PyThreadState* thread, Tracing& tracing)
 TracingScope::~TracingScope() {
   this_thread.tracing = outer_;
   this_thread.adopter = outer_adopter_;
+  if (collects_) PyGC_Enable();
 }
 
 AdoptionScope::AdoptionScope(PyThreadState* thread, Compiled* compiled)

@@ -60,7 +60,8 @@ class HookScope {
   PyThreadState* thread_;
 };
 
-// The thread traces for as long as this lives.
+// The thread traces for as long as this lives. Nothing is collected meanwhile: finalisers would be
+// seen as code that the traced function calls.
 class TracingScope {
  public:
   TracingScope(PyThreadState* thread, Tracing& tracing);
@@ -72,6 +73,7 @@ class TracingScope {
   HookScope hook_;
   Tracing* outer_;
   Compiled* outer_adopter_;
+  const bool collects_ = PyGC_Disable() != 0;
 };
 
 // Frames of code that `compiled` adopts are run by it for as long as this lives; with nullptr, none

@@ -2,6 +2,7 @@
 // dtype, device, requires_grad, sizes, strides, and whether a backward pass calls hooks for it.
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/number.h"
+#include "bridge/quiet_writes.h"
 #include "capture/dispatch/op_ambient.h"
 #include "capture/dispatch/op_log.h"
 
@@ -122,7 +123,8 @@ class LogProgram {
   struct Saved {
     std::vector<std::pair<at::Tensor, at::Tensor>> contents;  // a tensor and what was in it
     std::vector<std::pair<at::Tensor, at::Tensor>> grads;     // a tensor and its gradient
-    void restore() const;
+    QuietWrites versions;  // what autograd has saved before is not outdated by a restoration
+    void restore();
   };
 
   void make_steps(const OpLog& log, const std::vector<bool>& live,

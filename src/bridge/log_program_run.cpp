@@ -22,7 +22,7 @@ using torch::jit::Stack;
 }  // namespace
 
 LogProgram::Saved LogProgram::save(const std::vector<at::Tensor>& inputs) const {
-  Saved saved;
+  Saved saved{.contents = {}, .grads = {}, .versions = QuietWrites(inputs, saved_)};
   const at::NoGradGuard no_grad;
   for (size_t i : saved_) saved.contents.emplace_back(inputs[i], inputs[i].clone());
   if (!fails_cleanly_) return saved;
@@ -30,9 +30,10 @@ LogProgram::Saved LogProgram::save(const std::vector<at::Tensor>& inputs) const 
   return saved;
 }
 
-void LogProgram::Saved::restore() const {
+void LogProgram::Saved::restore() {
   const at::NoGradGuard no_grad;
   for (const auto& [tensor, before] : contents) tensor.copy_(before);
+  versions.restore();
   for (const auto& [tensor, grad] : grads) tensor.mutable_grad() = grad;
 }
 
@@ -238,7 +239,7 @@ std::vector<at::Tensor> LogProgram::run(std::vector<at::Tensor> inputs,
                                         std::span<const c10::Scalar> scalars) const {
   SMELT_CHECK(scalars.size() == scalars_.size(), "a program got another number of scalars");
   count(Counter::runs);
-  const Saved saved = save(inputs);
+  Saved saved = save(inputs);
   State state = begin(std::move(inputs), scalars, Mode::run);
   GeneratorStates states(generators_);
   try {

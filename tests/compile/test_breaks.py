@@ -218,7 +218,7 @@ def hook_with_a_closure(x):
 
 def hooked():
     x = torch.ones(3, requires_grad=True)
-    x.register_hook(lambda gradient: gradient * 2)
+    x.register_post_accumulate_grad_hook(lambda leaf: None)
     return x
 
 

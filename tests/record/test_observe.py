@@ -83,6 +83,7 @@ WORDS = {
     "passes": "remove_dead",
     "program": "aten::relu(",
     "perf": "ms",
+    "memory": "bytes",
 }
 
 

@@ -218,6 +218,21 @@ def test_a_run_that_does_not_hold_leaves_nothing_behind():
 
 
 @BACKENDS
+def test_a_run_that_does_not_hold_leaves_versions(backend):
+    """What autograd has saved before is not outdated by a change that was taken back."""
+    def change(w):
+        w.mul_(1.5)
+        if w.abs().max().item() > 3:
+            w.div_(4)
+        return w + 1
+    compiled = smelt.compile(change, backend=backend)
+    plain, own = torch.ones(4), torch.ones(4)
+    for _ in range(9):
+        torch.testing.assert_close(compiled(own), change(plain))
+        assert own._version <= plain._version  # two changes may be one
+
+
+@BACKENDS
 def test_the_loss_is_used_up(backend):
     model = make_model()
 

@@ -7,6 +7,15 @@
 #include "capture/bytecode/operations.h"
 
 namespace smelt::bytecode {
+
+Object own_dict(PyTypeObject* type) {
+#if PY_VERSION_HEX >= 0x030C0000
+  return Object::steal(PyType_GetDict(type));
+#else
+  return Object::share(type->tp_dict);
+#endif
+}
+
 namespace {
 
 PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
@@ -207,15 +216,6 @@ PyObject* super_field(PyObject* super, const char* name) {
   Object found = Object::steal(PyObject_GetAttrString(super, name));
   PyErr_Clear();
   return found.get();  // kept alive by the super object
-}
-
-// The names that the type itself defines.
-Object own_dict(PyTypeObject* type) {
-#if PY_VERSION_HEX >= 0x030C0000
-  return Object::steal(PyType_GetDict(type));
-#else
-  return Object::share(type->tp_dict);
-#endif
 }
 
 // super().name: the types behind the class in the order of the instance's.

@@ -51,7 +51,7 @@ Object unbound(const MethodCall& m) {
   PyObject* mro = Py_TYPE(m.self.object)->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
     auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
-    PyObject* found = PyDict_GetItemString(type->tp_dict, method->ml_name);
+    PyObject* found = PyDict_GetItemString(own_dict(type).get(), method->ml_name);
     if (found != nullptr && Py_TYPE(found) == &PyMethodDescr_Type &&
         reinterpret_cast<PyMethodDescrObject*>(found)->d_method == method)
       return Object::share(found);

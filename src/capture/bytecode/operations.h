@@ -26,6 +26,8 @@ inline void release(std::vector<Result>& items) {
 }
 
 // attributes.cpp
+// The names that the type itself defines.
+Object own_dict(PyTypeObject* type);
 // A method of the object's class that is written in Python; nullptr if there is none.
 PyObject* python_method(PyObject* object, PyObject* name);
 // Calls one that was found so, with the object as the first argument.

@@ -90,6 +90,7 @@ def test_long_reductions_on_threads(backend, threads):
     runs_natively(function, normal(67, 513), backend=backend, scale=100)
 
 
+@pytest.mark.skipif(not generated.HAS_KERNELS, reason="built without LLVM: PyTorch adds in an order of its own")
 @pytest.mark.parametrize("shape", ((1000003,), (600, 2, 301), (2, 301, 600), (200000, 3)))
 def test_few_results_of_much_are_the_same_on_any_number_of_threads(shape):
     def function(x):

@@ -43,9 +43,10 @@ Indices slice_place(ElementQuery& q, bool wrap) {
   return place;
 }
 
-template <bool adds>
-UpdateForm slices_form(const NodeReader& q) {
-  return {.points = q.type(3).sizes,
+// Each element of that argument is put somewhere.
+template <int argument, bool adds>
+UpdateForm form_of(const NodeReader& q) {
+  return {.points = q.type(argument).sizes,
           .base = 0,
           .combine = adds ? Combine(Reduction::sum) : std::nullopt};
 }
@@ -104,13 +105,6 @@ Decision allows_index_fill(const NodeReader& q) {
 }
 
 // --- scatter(self, dim, index, src or value): an index for each element ---
-
-template <bool adds>
-UpdateForm scatter_form(const NodeReader& q) {
-  return {.points = q.type(2).sizes,
-          .base = 0,
-          .combine = adds ? Combine(Reduction::sum) : std::nullopt};
-}
 
 UpdatedElement scatter(ElementQuery& q) {
   const int dim = dim_of(q.integer(1), q.type(0).rank());
@@ -231,8 +225,8 @@ Decision allows_embedding(const NodeReader& q) {
   return Decision::allow();
 }
 
-constexpr UpdateRule kIndexAdd{slices_form<true>, index_add, allows_index_add};
-constexpr UpdateRule kIndexCopy{slices_form<false>, index_copy, allows_slices};
+constexpr UpdateRule kIndexAdd{form_of<3, true>, index_add, allows_index_add};
+constexpr UpdateRule kIndexCopy{form_of<3, false>, index_copy, allows_slices};
 constexpr UpdateRule kIndexFill{index_fill_form, index_fill, allows_index_fill};
 constexpr UpdateRule kIndexReduce{index_reduce_form, index_copy, allows_index_reduce};
 constexpr UpdateRule kScatterReduce{scatter_reduce_form, scatter, allows_scatter_reduce};
@@ -258,8 +252,8 @@ constexpr Meaning kRows[] = {
 }  // namespace
 
 const UpdateRule kIndexPut{index_put_form, index_put, allows_indices};
-const UpdateRule kScatterPut{scatter_form<false>, scatter, allows_scatter};
-const UpdateRule kScatterAdd{scatter_form<true>, scatter, allows_scatter_add};
+const UpdateRule kScatterPut{form_of<2, false>, scatter, allows_scatter};
+const UpdateRule kScatterAdd{form_of<2, true>, scatter, allows_scatter_add};
 
 bool is_number_at(const NodeReader& q, size_t i) {
   return !q.is_tensor(i) || is_unknown_number(q, i);

@@ -18,14 +18,6 @@ FIRST = int(os.environ.get("SMELT_RANDOM_FIRST", "0"))
 PER_TEST = 20
 
 
-@pytest.fixture(params=(1, 2))
-def threads(request):
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
-
-
 def options_of(seed):
     options = {"fusion": FUSIONS[seed % len(FUSIONS)]}
     if seed % 7 == 0:

@@ -10,14 +10,6 @@ import smelt
 BACKENDS = pytest.mark.parametrize("backend", ("native", "interpret"))
 
 
-@pytest.fixture(params=(1, 2))
-def threads(request):
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
-
-
 def one_thread(function, *args):
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,22 +1,11 @@
 """Hooks that the backward pass of a compiled step calls: part of the graph where they are plain tensor code, else a break."""
 import pytest
 import torch
-from test_step import BACKENDS, assert_same, batch, check, descend, make_model, state
+from test_step import BACKENDS, assert_same, batch, check, descend, make_model, plain_step, state
 from torch import nn
 from torch.nn import functional as F
 
 import smelt
-
-
-def plain_step(model):
-    def step(x, y):
-        for p in model.parameters():
-            p.grad = None
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        descend(model)
-        return loss
-    return step
 
 
 def halve(grad):

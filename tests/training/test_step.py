@@ -40,6 +40,17 @@ def assert_same(found, expected, tolerance=1e-5):
             assert one == other or math.isclose(one, other, rel_tol=tolerance)
 
 
+def plain_step(model):
+    def step(x, y):
+        for p in model.parameters():
+            p.grad = None
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        descend(model)
+        return loss
+    return step
+
+
 def check(make_step, calls=5, backend='native', breaks=0, model=make_model):
     """make_step(model) gives the function; what it returns and leaves behind is as in eager at each call."""
     plain, compiled = model(), model()
@@ -291,16 +302,7 @@ def test_frozen_shared_and_unused_parameters():
         def forward(self, x):
             return self.last(self.tied(self.first(x).relu()))
 
-    def make_step(model):
-        def step(x, y):
-            for p in model.parameters():
-                p.grad = None
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            descend(model)
-            return loss
-        return step
-    check(make_step, model=Odd)
+    check(plain_step, model=Odd)
 
 
 def test_statistics_and_dropout():

@@ -109,11 +109,15 @@ Asked compare_in_c(Trace& trace, int op, Value self, Value other, Result* result
 }
 
 // `__iadd__ = None` and the like: the class says that there is none.
-bool is_blocked(const OperatorNames& op, PyObject* a, PyObject* b) {
+// The trace ends there.
+bool stops_if_blocked(Trace& trace, const OperatorNames& op, PyObject* a, PyObject* b) {
   for (PyObject* object : {a, b})
     for (PyObject* name : {op.left, op.right, op.inplace})
-      if (name != nullptr && !is_tensor(object) && _PyType_Lookup(Py_TYPE(object), name) == Py_None)
+      if (name != nullptr && !is_tensor(object) &&
+          _PyType_Lookup(Py_TYPE(object), name) == Py_None) {
+        trace.stop(BreakReason::c_function, std::string("an operator of ") + Py_TYPE(a)->tp_name);
         return true;
+      }
   return false;
 }
 
@@ -140,11 +144,7 @@ Asked ask_not_equal(Trace& trace, PyObject* equal, Value self, Value other, Resu
 Asked call_comparison(Trace& trace, int op, Value a, Value b, Result* result) {
   static constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
   const OperatorNames& names = compare_names(op);
-  if (is_blocked(names, a.object, b.object)) {
-    trace.stop(BreakReason::c_function,
-               std::string("an operator of ") + Py_TYPE(a.object)->tp_name);
-    return Asked::not_in_python;
-  }
+  if (stops_if_blocked(trace, names, a.object, b.object)) return Asked::not_in_python;
   PyObject* left = operand_method(a.object, names.left);
   PyObject* right = operand_method(b.object, names.right);
   PyObject* left_equal = op == Py_NE ? equality_for_not_equal(a.object) : nullptr;
@@ -171,11 +171,7 @@ Asked call_comparison(Trace& trace, int op, Value a, Value b, Result* result) {
 
 // Python's protocol for an operator when a class written in Python takes part.
 Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, Result* result) {
-  if (is_blocked(op, a.object, b.object)) {
-    trace.stop(BreakReason::c_function,
-               std::string("an operator of ") + Py_TYPE(a.object)->tp_name);
-    return Asked::not_in_python;
-  }
+  if (stops_if_blocked(trace, op, a.object, b.object)) return Asked::not_in_python;
   PyObject* inplace = operand_method(a.object, op.inplace);
   PyObject* left = operand_method(a.object, op.left);
   const bool same_type = Py_TYPE(a.object) == Py_TYPE(b.object);

@@ -41,20 +41,17 @@ class Timing:
         return [a / b for a, b in zip(self.first, self.second)]
 
 
-def timed(call, device='cpu'):
-    """Seconds of one call, the work it started on the device included."""
-    start = time.perf_counter()
-    call()
-    if torch.device(device).type == 'cuda':
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-def once(call):
-    """Seconds of one call, and what it returned."""
+def once(call, device='cpu'):
+    """Seconds of one call, the work it started on the device included, and what it returned."""
     start = time.perf_counter()
     result = call()
+    if torch.device(device).type == 'cuda':
+        torch.cuda.synchronize()
     return time.perf_counter() - start, result
+
+
+def timed(call, device='cpu'):
+    return once(call, device)[0]
 
 
 def alternate(first, second, seconds, device='cpu', least=6, most=400):

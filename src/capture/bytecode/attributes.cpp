@@ -57,6 +57,8 @@ Result read_field(Trace& trace, Value object, PyObject* name) {
     return {};
   }
   if (trace.is_born(object.object)) {
+    if (is_function_context(object.object) && PyTuple_Check(found))
+      trace.log().meet_saved(object.object, found);
     // What raising has put into an exception.
     const bool is_put_in = PyTraceBack_Check(found) || PyExceptionInstance_Check(found);
     if (PyExceptionInstance_Check(object.object) && is_put_in && !trace.is_tracked(found))
@@ -263,6 +265,7 @@ Result get_tensor_field(Trace& trace, Value tensor, PyObject* name) {
       trace.is_born(tensor.object) || (is_grad && trace.has_set_grad(tensor.object));
   if (changing.contains(field) && !is_ours) return read_field(trace, tensor, name);
   PyObject* found = PyObject_GetAttr(tensor.object, name);
+  if (found != nullptr && field == "data") trace.log().take_data(tensor.object, found);
   trace.check_log();
   return {found, found == nullptr ? 0 : trace.adopt(found)};
 }

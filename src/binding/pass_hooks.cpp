@@ -33,7 +33,7 @@ bool is_python_node(const torch::autograd::Node& node) { return is_named(node, "
 
 bool has_other_code(torch::autograd::Node& node) {
   return !node.pre_hooks().empty() || !node.post_hooks().empty() ||
-         !node.retains_grad_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
+         node.tensor_post_acc_grad_hooks() != nullptr;
 }
 
 Object context_of(const torch::autograd::Node& node) {

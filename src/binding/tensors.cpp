@@ -366,6 +366,21 @@ class Log final : public TensorLog {
     return log_.require_grad(THPVariable_Unpack(tensor), value);
   }
 
+  bool retain_grad(PyObject* tensor) override {
+    return log_.retain_grad(THPVariable_Unpack(tensor));
+  }
+
+  std::vector<Object> retained(PyObject* outputs) const override {
+    std::vector<at::Tensor> from;
+    collect_tensors(outputs, from);
+    std::vector<Object> found;
+    for (const at::Tensor& tensor : log_.retained(from))
+      found.push_back(Object::steal(THPVariable_Wrap(tensor)));
+    return found;
+  }
+
+  bool is_check(LogValue value, bool truth) const override { return log_.is_check(value, truth); }
+
   bool take_data(PyObject* tensor, PyObject* data) override {
     return log_.take_data(THPVariable_Unpack(tensor), THPVariable_Unpack(data));
   }

@@ -380,6 +380,7 @@ void LogProgram::note_grads(const OpLog& log, const std::vector<bool>& live,
     const LogItem& item = log.items()[i];
     const bool sets = item.op == &set_grad_op();
     if (sets && first && item.slots.size() == 1) note(item.slots[0].values[0], cleared_first_);
+    clears_only_ = clears_only_ && (!is_grad_op(*item.op) || (sets && first && item.slots.size() == 1));
     first = first && sets;
     has_grads_ = has_grads_ || is_grad_op(*item.op);
     if (sets) note(item.slots[0].values[0], grad_owners_);

@@ -69,6 +69,8 @@ class LogProgram {
   const std::vector<size_t>& quietly_written() const { return quietly_written_; }
   // Inputs whose gradients are set or dropped.
   const std::vector<size_t>& grad_owners() const { return grad_owners_; }
+  // That is all it does to gradients.
+  bool clears_only() const { return clears_only_; }
   // Inputs whose gradients are dropped before anything else is done.
   const std::vector<size_t>& cleared_first() const { return cleared_first_; }
   size_t ops() const { return steps_.size(); }
@@ -220,6 +222,7 @@ class LogProgram {
   bool has_grads_ = false;
   bool has_backward_ = false;
   bool has_hooks_ = false;
+  bool clears_only_ = true;
   bool expects_ = false;
 };
 

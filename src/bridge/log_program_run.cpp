@@ -186,6 +186,7 @@ void LogProgram::call(const Step& step, State& state, Stack& stack) const {
     stack.assign(1, call_function(*step.function, state));
     return;
   }
+  if (step.hooks.empty()) return step.op.callBoxed(&stack);
   std::vector<std::pair<at::Tensor, unsigned>> hooked;
   for (const Hook& hook : step.hooks) {
     if (hook.tensor < 0) {

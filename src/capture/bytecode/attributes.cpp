@@ -111,7 +111,10 @@ Result call_getter(Trace& trace, Value attribute, Value object, PyTypeObject* ty
     const Value inner = field(trace, attribute, names().func, function.get());
     return bind_method(trace, inner, trace.value(as_object(type)));
   }
-  if (kind == &PyProperty_Type) {
+  const bool is_property =
+      kind == &PyProperty_Type || (PyType_IsSubtype(kind, &PyProperty_Type) &&
+                                   kind->tp_descr_get == PyProperty_Type.tp_descr_get);
+  if (is_property) {
     if (object.object == nullptr) return {Py_NewRef(found), attribute.ref};
     Object getter = Object::steal(PyObject_GetAttr(found, names().fget));
     if (getter && getter.get() != Py_None) {

@@ -290,7 +290,9 @@ Result run_backward(Trace& trace, Value function, std::span<const Value> argumen
   PyObject* inputs = arguments[4].object;  // empty: all
   std::vector<Object> held = tensors().backward_leaves(arguments[0].object, inputs);
   std::vector<Value> leaves;
-  if (PyTuple_GET_SIZE(inputs) > 0 && (held.empty() || !are_leaves(inputs)))
+  const bool has_leaves = !held.empty();
+  for (Object& tensor : trace.log().retained(arguments[0].object)) held.push_back(std::move(tensor));
+  if (PyTuple_GET_SIZE(inputs) > 0 && (!has_leaves || !are_leaves(inputs)))
     trace.stop(BreakReason::backward,
                "backward(inputs=...) with others than leaves that it reaches");
   for (const Object& leaf : held) {
@@ -399,6 +401,23 @@ bool requires_grad(Trace& trace, Value callee, std::span<const Value> arguments,
   return true;
 }
 
+bool retains_grad(Trace& trace, Value callee, std::span<const Value> arguments, Result* result) {
+  if (arguments.size() != 1 || !tensors().is_tensor(arguments[0].object) ||
+      !trace.is_born(arguments[0].object) || !use_argument(trace, arguments[0]) || !trace.active())
+    return false;
+  {
+    const Unfollowed unfollowed(&trace, false);
+    result->object = call_plainly(callee.object, arguments, nullptr);
+  }
+  if (result->object == nullptr)
+    trace.stop(BreakReason::exception, "retain_grad()");
+  else if (!trace.log().retain_grad(arguments[0].object) &&
+           !has_tensor_that(arguments[0].object, "is_leaf"))  // where it does nothing
+    trace.stop(BreakReason::autograd, "retain_grad()");
+  trace.check_log();
+  return true;
+}
+
 }  // namespace
 
 bool is_function_context(PyObject* object) {
@@ -444,6 +463,7 @@ Result call_on_graph(Trace& trace, Value callee, std::span<const Value> argument
   }
   if (name == "requires_grad_" && requires_grad(trace, callee, arguments, keywords, &own))
     return own;
+  if (name == "retain_grad" && retains_grad(trace, callee, arguments, &own)) return own;
   const auto body = [&] {
     const Unfollowed unfollowed(&trace, false);
     PyObject* made = call_plainly(callee.object, arguments, keywords);

@@ -439,13 +439,31 @@ bool check_length(Trace& trace, Result* length) {
   return true;
 }
 
+namespace {
+
+// `if not valid.all(): raise`, of torch.distributions for instance: what has been valid is.
+bool is_passed_check(Trace& trace, Value tensor, LogValue logged) {
+  if (!trace.speculates) return false;
+  for (const bool truth : {true, false}) {
+    if (!trace.log().is_check(logged, truth)) continue;
+    const Unfollowed unfollowed(&trace, false);
+    const int is_true = PyObject_IsTrue(tensor.object);
+    PyErr_Clear();
+    return is_true == (truth ? 1 : 0);
+  }
+  return false;
+}
+
+}  // namespace
+
 int truth(Trace* trace, Value value) {
   if (!is_following(trace)) return PyObject_IsTrue(value.object);
   if (is_tensor(value.object)) {
     // To end a training step in the middle costs more than to guess, and a counter or flag (of
     // averages, of a first call) is most often what it was.
     const LogValue logged = trace->log().value_of(value.object);
-    const bool is_flag = logged >= 0 && trace->log().is_single(logged);
+    const bool is_flag =
+        logged >= 0 && (trace->log().is_single(logged) || is_passed_check(*trace, value, logged));
     if ((trace->has_backward || is_flag) && trace->speculates) {
       trace->has_guessed_flag = trace->has_guessed_flag || !trace->has_backward;
       const Result number = read_number(*trace, value);

@@ -93,6 +93,9 @@ class TensorLog {
   virtual bool is_dynamic(LogValue value) const = 0;
   // A counter or flag: it has one element, and is computed from tensors of one element alone.
   virtual bool is_single(LogValue value) const = 0;
+  // It tells of all elements of a tensor that something holds, or of none that it does: a check that
+  // was passed, if this is its truth.
+  virtual bool is_check(LogValue value, bool truth) const = 0;
   // How many ops there are so far; forget those behind `position`.
   virtual size_t position() const = 0;
   virtual void rewind(size_t position) = 0;
@@ -131,6 +134,9 @@ class TensorLog {
   virtual bool end_grad(PyObject* grads) = 0;
   // requires_grad_() has been called on a tensor. False: it is not one that the ops made.
   virtual bool require_grad(PyObject* tensor, bool value) = 0;
+  // retain_grad(), likewise; and those of these tensors that a backward pass comes to.
+  virtual bool retain_grad(PyObject* tensor) = 0;
+  virtual std::vector<Object> retained(PyObject* outputs) const = 0;
   // `data` is what `.data` gave. False: trouble.
   virtual bool take_data(PyObject* tensor, PyObject* data) = 0;
   // The last call that was kept has registered a hook on the tensor, which ops made.

@@ -67,15 +67,9 @@ std::optional<size_t> OpLog::function_of(const torch::autograd::Node* node) cons
 // An output that a function has saved is another tensor for its backward.
 void OpLog::meet_outputs(const LogItem& item, const std::vector<at::Tensor>& saved) {
   for (const at::Tensor& tensor : saved) {
-    if (!tensor.defined() || find(tensor) >= 0) continue;
-    for (const LogValue output : item.results) {
-      const at::Tensor known = output < 0 ? at::Tensor() : this->tensor(output);
-      if (!known.defined() || known.grad_fn() != tensor.grad_fn() ||
-          known.output_nr() != tensor.output_nr())
-        continue;
-      by_impl_[tensor.unsafeGetTensorImpl()] = output;
-      unpacked_.push_back(tensor);
-    }
+    if (!tensor.defined() || find(tensor) >= 0 || tensor.grad_fn() != item.function->node) continue;
+    by_impl_[tensor.unsafeGetTensorImpl()] = item.results.at(tensor.output_nr());
+    unpacked_.push_back(tensor);
   }
 }
 

@@ -47,6 +47,8 @@ std::vector<at::Tensor> grad(at::TensorList outputs, at::TensorList seeds, at::T
 
 void require_grad(const at::Tensor& self, bool value) { self.set_requires_grad(value); }
 
+void retain_grad(const at::Tensor& self) { self.retain_grad(); }
+
 // A recording has no versions that a change of it could leave as they are: there it is detach(), and
 // whoever has saved the tensor for a backward pass finds it changed.
 at::Tensor data(const at::Tensor& self) {
@@ -72,6 +74,7 @@ TORCH_LIBRARY_FRAGMENT(smelt, m) {
       "grad(Tensor[] outputs, Tensor[] seeds, Tensor[] inputs, bool keep_graph, "
       "bool create_graph, bool allow_unused, Tensor[] uses) -> Tensor[]");
   m.def("require_grad(Tensor self, bool value) -> ()");
+  m.def("retain_grad(Tensor self) -> ()");
   m.def("data(Tensor(a) self) -> Tensor(a)");
   m.def("expect(Scalar number, bool truth) -> ()");
   // Autograd sees what they do, not the calls.
@@ -80,6 +83,7 @@ TORCH_LIBRARY_FRAGMENT(smelt, m) {
   m.impl("grad", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, grad));
   m.impl("require_grad",
          torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, require_grad));
+  m.impl("retain_grad", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, retain_grad));
   m.impl("data", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, data));
   m.impl("expect", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, expect));
 }
@@ -101,6 +105,11 @@ const OpInfo& grad_op() {
 
 const OpInfo& require_grad_op() {
   static const OpInfo* info = &find("smelt::require_grad");
+  return *info;
+}
+
+const OpInfo& retain_grad_op() {
+  static const OpInfo* info = &find("smelt::retain_grad");
   return *info;
 }
 
@@ -199,6 +208,8 @@ std::optional<LogItem> OpLog::begin_backward(const std::vector<at::Tensor>& outp
                                              const std::vector<at::Tensor>& only, bool keep_graph,
                                              bool create_graph) {
   BackwardReach reach = reach_of(outputs, only);
+  if (!knows_retained(reach.nodes, only.empty())) return std::nullopt;
+  for (at::Tensor& tensor : retained(outputs)) reach.leaves.push_back(std::move(tensor));
   LogItem item;
   item.op = &backward_op();
   const LogFacts& facts = log_facts(*item.op);
@@ -252,7 +263,9 @@ std::optional<LogItem> OpLog::begin_grad(const std::vector<at::Tensor>& outputs,
     if (!take_argument(item, facts, i, arguments[i])) return std::nullopt;
   item.ambient = ambient();
   hooks_.clear();
-  if (!keep_graph && !create_graph) consume(reach_of(outputs).nodes);
+  const std::vector<NodePtr> nodes = reach_of(outputs).nodes;
+  if (!knows_retained(nodes, false)) return std::nullopt;
+  if (!keep_graph && !create_graph) consume(nodes);
   return item;
 }
 
@@ -275,6 +288,41 @@ bool OpLog::require_grad(const at::Tensor& tensor, bool value) {
   item.ambient = ambient();
   items_.push_back(std::move(item));
   return true;
+}
+
+bool OpLog::retain_grad(const at::Tensor& tensor) {
+  LogItem item;
+  item.op = &retain_grad_op();
+  const LogValue id = find(tensor);
+  if (id < 0 || values_[id].kind != LoggedTensor::Kind::result || tensor.is_leaf()) return false;
+  if (!take_argument(item, log_facts(*item.op), 0, tensor)) return false;
+  item.ambient = ambient();
+  values_[id].retains_grad = true;
+  retained_.push_back({torch::autograd::impl::gradient_edge(tensor).function, id});
+  items_.push_back(std::move(item));
+  return true;
+}
+
+std::vector<at::Tensor> OpLog::retained(const std::vector<at::Tensor>& outputs) const {
+  std::vector<at::Tensor> found;
+  if (retained_.empty()) return found;
+  const std::vector<NodePtr> nodes = reach_of(outputs).nodes;
+  for (const Retained& known : retained_)
+    if (const at::Tensor tensor = this->tensor(known.tensor);
+        tensor.defined() && std::find(nodes.begin(), nodes.end(), known.node) != nodes.end())
+      found.push_back(tensor);
+  return found;
+}
+
+// Which gradients the pass leaves with tensors on the way is known. `may`: there may be any.
+bool OpLog::knows_retained(const std::vector<NodePtr>& nodes, bool may) {
+  const bool is_known = std::all_of(nodes.begin(), nodes.end(), [&](const NodePtr& node) {
+    if (node->retains_grad_hooks().empty()) return true;
+    return may && std::any_of(retained_.begin(), retained_.end(),
+                              [&](const Retained& known) { return known.node == node; });
+  });
+  if (!is_known) give_up(OpTrouble::Kind::autograd, "retain_grad() of a tensor");
+  return is_known;
 }
 
 bool OpLog::take_data(const at::Tensor& tensor, const at::Tensor& data) {

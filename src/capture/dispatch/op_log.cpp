@@ -162,6 +162,14 @@ bool OpLog::is_single(LogValue value) const {
   return true;
 }
 
+bool OpLog::is_check(LogValue value, bool truth) const {
+  const LoggedTensor& known = values_[value];
+  if (known.kind != LoggedTensor::Kind::result || known.item >= items_.size()) return false;
+  const std::string& name = items_[known.item].op->handle.schema().name();
+  return truth ? name == "aten::all" || name == "aten::_is_all_true"
+               : name == "aten::any" || name == "aten::_is_any_true";
+}
+
 void OpLog::check_inputs() {
   for (LogValue input : inputs_)
     if (const at::Tensor real = tensor(input); real.defined() && !check_state(input, real)) return;
@@ -176,6 +184,8 @@ void OpLog::rewind(size_t position) {
     const bool gone = value.kind == LoggedTensor::Kind::result && value.item >= position;
     it = gone ? by_impl_.erase(it) : std::next(it);
   }
+  std::erase_if(retained_,
+                [&](const Retained& known) { return values_[known.tensor].item >= position; });
   std::erase_if(inner_, [&](const auto& known) { return values_[known.second].item >= position; });
 }
 

@@ -106,6 +106,7 @@ struct LoggedTensor {
   size_t item = 0;     // of a result: the op that made it
   bool requires_grad = false;
   bool dynamic = false;  // its shape depends on contents: it may be handed on, but not looked at
+  bool retains_grad = false;
   bool inner = false;    // made in the forward of a custom function, and known to its backward alone
   bool apart = false;    // changes of it do not count as changes of others on its memory: `.data`
   uint32_t version = 0;
@@ -187,6 +188,9 @@ class OpLog {
   bool end_grad(LogItem item, const std::vector<at::Tensor>& grads);
   // requires_grad_() has been called on a result of the log.
   bool require_grad(const at::Tensor& tensor, bool value);
+  // retain_grad(), likewise. False: it is none of these. retained(): those that a pass comes to.
+  bool retain_grad(const at::Tensor& tensor);
+  std::vector<at::Tensor> retained(const std::vector<at::Tensor>& outputs) const;
   // `data` is what `.data` of the tensor gave.
   bool take_data(const at::Tensor& tensor, const at::Tensor& data);
   // Hooks (pass_hooks.cpp). The last item has registered one on the tensor. begin_hook(): the pass
@@ -201,6 +205,8 @@ class OpLog {
   bool is_consumed(LogValue value) const;
   // One element, and computed from tensors of one element alone.
   bool is_single(LogValue value) const;
+  // all() that is true, or any() that is not.
+  bool is_check(LogValue value, bool truth) const;
   // The log holds for runs in which the number is true, or is not.
   void expect(ScalarId number, const c10::Scalar& seen, bool truth);
 
@@ -229,6 +235,7 @@ class OpLog {
                                     const Called& called);
   void consume(const std::vector<NodePtr>& nodes);
   void take_uses(LogItem& item) const;
+  bool knows_retained(const std::vector<NodePtr>& nodes, bool may);
   LogValue add_value(const at::Tensor& tensor, LoggedTensor::Kind kind);
   void read_state(LoggedTensor& value, const at::Tensor& tensor);
   int32_t memory_of(const at::Tensor& tensor);
@@ -258,6 +265,11 @@ class OpLog {
     LogValue tensor;
   };
   std::vector<Registration> registrations_;
+  struct Retained {
+    NodePtr node;
+    LogValue tensor;
+  };
+  std::vector<Retained> retained_;
   struct OpenHook {
     LogHook hook;
     size_t position;  // of its first op

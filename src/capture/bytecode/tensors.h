@@ -93,8 +93,8 @@ class TensorLog {
   virtual bool is_dynamic(LogValue value) const = 0;
   // A counter or flag: it has one element, and is computed from tensors of one element alone.
   virtual bool is_single(LogValue value) const = 0;
-  // It tells of all elements of a tensor that something holds, or of none that it does: a check that
-  // was passed, if this is its truth.
+  // It tells of all elements of a tensor that something holds, or of none that it does: a check
+  // that was passed, if this is its truth.
   virtual bool is_check(LogValue value, bool truth) const = 0;
   // How many ops there are so far; forget those behind `position`.
   virtual size_t position() const = 0;

@@ -93,6 +93,10 @@ class TensorLog {
   virtual bool is_dynamic(LogValue value) const = 0;
   // A counter or flag: it has one element, and is computed from tensors of one element alone.
   virtual bool is_single(LogValue value) const = 0;
+  // Computed from whole numbers and truth values alone: positions, tokens, masks.
+  virtual bool is_whole(LogValue value) const = 0;
+  // Ops that are called now may have gradients.
+  virtual bool makes_gradients() const = 0;
   // How many ops there are so far; forget those behind `position`.
   virtual size_t position() const = 0;
   virtual void rewind(size_t position) = 0;

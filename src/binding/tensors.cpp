@@ -270,6 +270,8 @@ class Log final : public TensorLog {
   }
   bool is_dynamic(LogValue value) const override { return log_.values()[value].dynamic; }
   bool is_single(LogValue value) const override { return log_.is_single(value); }
+  bool is_whole(LogValue value) const override { return log_.is_whole(value); }
+  bool makes_gradients() const override { return at::GradMode::is_enabled(); }
   size_t position() const override { return log_.items().size(); }
   void rewind(size_t position) override { log_.rewind(position); }
 

@@ -93,6 +93,10 @@ class TensorLog {
   virtual bool is_dynamic(LogValue value) const = 0;
   // A counter or flag: it has one element, and is computed from tensors of one element alone.
   virtual bool is_single(LogValue value) const = 0;
+  // Computed from whole numbers and truth values alone: positions, tokens, masks.
+  virtual bool is_whole(LogValue value) const = 0;
+  // Ops that are called now may have gradients.
+  virtual bool makes_gradients() const = 0;
   // It tells of all elements of a tensor that something holds, or of none that it does: a check
   // that was passed, if this is its truth.
   virtual bool is_check(LogValue value, bool truth) const = 0;

@@ -88,6 +88,13 @@ Ref Trace::number(PyObject* object, int32_t item) {
   return add(std::move(node));
 }
 
+bool Trace::may_guess_here(int most) {
+  if (!locate) return false;
+  Break here;
+  locate(here);
+  return ++guessed_at_[{here.file, here.line}] <= most;
+}
+
 void Trace::expect(Ref number, bool truth) {
   if (!speculates) {
     stop(BreakReason::data_dependent, "a branch on a number that was read from a tensor");

@@ -145,12 +145,14 @@ bool OpLog::check_state(LogValue value, const at::Tensor& tensor) {
   return false;
 }
 
-bool OpLog::is_single(LogValue value) const {
+// Whether `accept` takes the value and all that it is computed from.
+template <class Accept>
+bool OpLog::is_made_of(LogValue value, const Accept& accept) const {
   std::vector<LogValue> open{value};
   std::vector<bool> seen(values_.size());
   for (size_t i = 0; i < open.size(); ++i) {
     const LoggedTensor& known = values_[open[i]];
-    if (known.dynamic || c10::multiply_integers(known.sizes) != 1) return false;
+    if (known.dynamic || !accept(known)) return false;
     if (known.kind != LoggedTensor::Kind::result || known.item >= items_.size()) continue;
     for (const LogSlot& slot : items_[known.item].slots)
       for (const LogValue argument : slot.values)
@@ -160,6 +162,17 @@ bool OpLog::is_single(LogValue value) const {
         }
   }
   return true;
+}
+
+bool OpLog::is_single(LogValue value) const {
+  return is_made_of(
+      value, [](const LoggedTensor& tensor) { return c10::multiply_integers(tensor.sizes) == 1; });
+}
+
+bool OpLog::is_whole(LogValue value) const {
+  return is_made_of(value, [](const LoggedTensor& tensor) {
+    return c10::isIntegralType(tensor.dtype, /*includeBool=*/true);
+  });
 }
 
 bool OpLog::is_check(LogValue value, bool truth) const {

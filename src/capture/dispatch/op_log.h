@@ -203,8 +203,10 @@ class OpLog {
   void abandon_hook();
   // A backward pass has gone over what the tensor was computed by, and nobody can a second time.
   bool is_consumed(LogValue value) const;
-  // One element, and computed from tensors of one element alone.
+  // A counter or flag: it has one element, and is computed from tensors of one element alone.
   bool is_single(LogValue value) const;
+  // Computed from whole numbers and truth values alone: positions, tokens, masks.
+  bool is_whole(LogValue value) const;
   // all() that is true, or any() that is not.
   bool is_check(LogValue value, bool truth) const;
   // The log holds for runs in which the number is true, or is not.
@@ -222,6 +224,8 @@ class OpLog {
   at::Tensor tensor(LogValue value) const { return at::Tensor(values_[value].impl.lock()); }
 
  private:
+  template <class Accept>
+  bool is_made_of(LogValue value, const Accept& accept) const;
   bool follow(const OpInfo& op, const LogFacts& facts, const std::vector<c10::IValue>& stack,
               size_t first);
   bool take_argument(LogItem& item, const LogFacts& facts, size_t index, const c10::IValue& value);

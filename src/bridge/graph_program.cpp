@@ -85,12 +85,23 @@ Decision graph_is_faster(const Program& program) {
   return Decision::allow();
 }
 
-// Is there an output that a backward pass may start from?
+// Is there an output that a backward pass may start from, and none that is computed from another?
+// One node for all of them does not know of the way between those.
 bool leaves_graph(const OpLog& log, std::span<const LogValue> outputs) {
-  return std::any_of(outputs.begin(), outputs.end(), [&](LogValue output) {
-    return output >= 0 && log.values()[output].kind == LoggedTensor::Kind::result &&
-           log.values()[output].requires_grad;
-  });
+  std::vector<at::Tensor> tracked;
+  for (LogValue output : outputs)
+    if (output >= 0 && log.values()[output].kind == LoggedTensor::Kind::result &&
+        log.values()[output].requires_grad)
+      tracked.push_back(log.tensor(output));
+  for (size_t i = 0; i < tracked.size(); ++i) {
+    if (!tracked[i].defined() || !tracked[i].grad_fn()) return false;
+    const std::vector<NodePtr> nodes = reach_of({tracked[i]}).nodes;
+    for (size_t k = 0; k < tracked.size(); ++k)
+      if (k != i && (!tracked[k].defined() ||
+                     std::find(nodes.begin(), nodes.end(), tracked[k].grad_fn()) != nodes.end()))
+        return false;
+  }
+  return !tracked.empty();
 }
 
 bool has_hooks(const OpLog& log, std::span<const LogValue> inputs) {

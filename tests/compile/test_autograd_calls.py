@@ -159,7 +159,7 @@ def backward_inside(x, w):
 
 # function, breaks when gradients are needed, breaks when they are not
 PROGRAMS = [(custom, 0, 0), (nested, 0, 0), (reads_global, 0, 0), (counts, 1, None), (dirty, 1, None), (penalty, 0, None),
-            (grad_of_a_custom_function, 1, None), (leaf_inside, 0, 0), (hook, 0, None), (hook_with_closure, 1, None),
+            (grad_of_a_custom_function, 0, None), (leaf_inside, 0, 0), (hook, 0, None), (hook_with_closure, 1, None),
             (backward_inside, 0, None)]
 
 

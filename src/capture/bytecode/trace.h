@@ -203,6 +203,8 @@ class Trace {
   bool has_guessed_flag = false;                        // about a flag, without a backward pass
   // Whether this line of the program has not been guessed about that often yet.
   bool may_guess_here(int most);
+  // Whether the root's code speaks of a backward pass: a step of training, it seems.
+  bool is_step() const;
   bool has_backward = false;                   // a backward pass is part of the trace
   bool in_pass = false;                        // one runs, and calls hooks
   std::unordered_map<PyObject*, Value> hooks;  // that the trace has registered

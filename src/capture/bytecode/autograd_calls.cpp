@@ -159,7 +159,7 @@ bool call_apply(Trace& trace, std::span<const Value> arguments, PyObject* keywor
     return true;
   }
   if (has_tensor_that(result->object, "requires_grad")) {
-    if (!begun || trace.has_changed(start) || trace.has_changed({}))
+    if (!begun || trace.has_changed(start) || trace.has_pending_change())
       trace.stop(BreakReason::autograd, "a custom autograd function with other effects");
     if (trace.active()) trace.log().end_call(*begun, result->object);
     trace.check_log();
@@ -191,7 +191,7 @@ bool read_grad(Trace& trace, Value leaf) {
 bool expect_hooks(Trace& trace, PyObject* outputs) {
   static PyObject* const name = PyUnicode_InternFromString("_backward_hooks");
   const auto hooked = tensors().pass_hooks(outputs);
-  if (!hooked || trace.in_pass || trace.has_changed({})) return false;
+  if (!hooked || trace.in_pass || trace.has_pending_change()) return false;
   for (const Tensors::PassHooks& hooks : *hooked) {
     Value dict;
     Object held;

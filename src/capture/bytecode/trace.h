@@ -174,6 +174,9 @@ class Trace {
   };
   Mark mark() const { return {steps_.size(), static_cast<Ref>(nodes_.size())}; }
   bool has_changed(Mark since) const;
+  // A change so far that code which runs among the tensor ops would miss in a cached call, since
+  // steps come behind them. What a cached function remembers is none: its result is the same.
+  bool has_pending_change() const;
 
   TensorLog& log() { return *log_; }
 
@@ -242,6 +245,7 @@ class Trace {
   bool settle_around_transient(std::span<const Value> values);
   void guard(Ref ref, uint16_t bits, bool truth = false);
   bool is_path(Ref ref) const;
+  bool is_change(const Step& step, Ref nodes) const;
   void use_outside(Value value);
   void use_elements(Value value);
   void note_dict_change(Tracked& dict, Value key, Ref ref);

@@ -30,6 +30,7 @@ std::vector<Meaning> collect() {
                       pool_meanings,
                       adaptive_pool_meanings,
                       interpolate_meanings,
+                      interpolate_gradient_meanings,
                       factory_meanings,
                       reduce_meanings,
                       norm_decompositions,

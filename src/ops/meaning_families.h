@@ -22,9 +22,10 @@ std::span<const Meaning> scan_meanings();     // cumsum, cumprod
 std::span<const Meaning> pad_meanings();      // pads, nearest upsampling, pixel shuffles
 std::span<const Meaning> pool_meanings();     // averages and maxima of windows
 std::span<const Meaning> adaptive_pool_meanings();
-std::span<const Meaning> interpolate_meanings();  // linear, cubic; gradients of nearest upsampling
-std::span<const Meaning> factory_meanings();      // full, arange, eye, *_like, new_*
-std::span<const Meaning> reduce_meanings();  // sum, prod, amax, max, argmax, any, nansum, trace
+std::span<const Meaning> interpolate_meanings();  // linear, cubic
+std::span<const Meaning> interpolate_gradient_meanings();
+std::span<const Meaning> factory_meanings();  // full, arange, eye, *_like, new_*
+std::span<const Meaning> reduce_meanings();   // sum, prod, amax, max, argmax, any, nansum, trace
 
 // Decompositions.
 std::span<const Meaning> norm_decompositions();  // layer and group norm

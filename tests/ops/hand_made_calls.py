@@ -132,6 +132,7 @@ def elsewhere_calls():
         yield name + "2d", floats(2, 3, 4, 5), [8, 15]
         yield name + "3d", floats(2, 3, 2, 3, 4), [3, 6, 9]
     yield from interpolation_calls()
+    yield from interpolation_gradient_calls()
     yield "reflection_pad2d", floats(2, 3, 6, 7), [3, 2, 1, 4]
     yield "select_copy.int", x, 1, -2
     yield "slice_copy.Tensor", x, 1, 1, 5, 2
@@ -154,6 +155,37 @@ def interpolation_calls():
             yield name, image.to(memory_format=torch.channels_last), [18, 12], corners
             yield name, image, [20, 14], corners, 2.3, 2.4
         yield "upsample_trilinear3d", cube, [3, 6, 9], corners
+
+
+def interpolation_gradient_calls():
+    """The same, of gradients; also many readers of a pixel, one input pixel, and numbers that spread to their neighbours."""
+    lines = ((7, 17), (7, 3), (7, 1), (1, 6), (4, 8), (5, 15), (6, 6), (40, 61))
+    images = (((9, 6), (18, 12)), ((9, 6), (9, 13)), ((9, 6), (4, 3)), ((9, 6), (1, 1)), ((1, 1), (5, 4)), ((3, 4), (24, 32)), ((5, 7), (15, 8)))
+    for name in ("upsample_nearest", "_upsample_nearest_exact"):
+        for small, large in lines:
+            yield name + "1d_backward", floats(2, 3, large), [large], [2, 3, small]
+        for small, large in images:
+            for layout in (torch.contiguous_format, torch.channels_last):
+                grad = floats(2, 3, *large).to(memory_format=layout)
+                yield name + "2d_backward", grad, large, [2, 3, *small]
+        yield name + "2d_backward", floats(2, 3, 20, 14), [20, 14], [2, 3, 9, 6], 2.3, 2.4
+        yield name + "3d_backward", floats(1, 2, 4, 8, 3), [4, 8, 3], [1, 2, 2, 2, 3]
+        yield name + "3d_backward", floats(1, 2, 4, 8, 3), [4, 8, 3], [1, 2, 3, 4, 2]
+    for corners in (False, True):
+        for small, large in lines:
+            yield "upsample_linear1d_backward", floats(2, 3, large), [large], [2, 3, small], corners
+        spread = floats(1, 1, 8)
+        spread[0, 0, 3], spread[0, 0, 6] = torch.inf, torch.nan
+        yield "upsample_linear1d_backward", spread, [8], [1, 1, 4], corners
+        for name in ("upsample_bilinear2d_backward", "upsample_bicubic2d_backward"):
+            for small, large in images:
+                for layout in (torch.contiguous_format, torch.channels_last):
+                    yield name, floats(2, 3, *large).to(memory_format=layout), large, [2, 3, *small], corners
+            yield name, floats(2, 3, 20, 14), [20, 14], [2, 3, 9, 6], corners, 2.3, 2.4
+            yield name, floats(2, 3, 9, 14), [9, 14], [2, 3, 9, 6], corners, 1.05, 2.4
+            yield name, floats(2, 3, 9, 6), [9, 6], [2, 3, 9, 6], corners, 1.05, 1.1
+        yield "upsample_trilinear3d_backward", floats(2, 3, 3, 6, 9), [3, 6, 9], [2, 3, 2, 3, 4], corners
+        yield "upsample_trilinear3d_backward", floats(1, 2, 4, 6, 8), [4, 6, 8], [1, 2, 2, 3, 4], corners
 
 
 def update_calls():
@@ -226,9 +258,6 @@ def window_calls():
     yield "_adaptive_avg_pool2d_backward", floats(1, 2, 4, 3), wide
     yield "_adaptive_avg_pool3d", floats(2, 3, 4, 6, 2), (2, 3, 2)
     yield "_adaptive_avg_pool3d_backward", floats(2, 3, 2, 3, 2), floats(2, 3, 4, 6, 2)
-    yield "upsample_nearest1d_backward", floats(2, 3, 8), [8], [2, 3, 4]
-    yield "upsample_nearest2d_backward", floats(2, 3, 8, 10), [8, 10], [2, 3, 4, 5]
-    yield "upsample_nearest3d_backward", floats(1, 2, 4, 8, 3), [4, 8, 3], [1, 2, 2, 2, 3]
     for weight in (None, floats(7)):
         for reduction in (0, 1, 2):
             yield "binary_cross_entropy", torch.rand(5, 7), torch.rand(5, 7), weight, reduction

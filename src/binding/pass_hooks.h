@@ -19,8 +19,8 @@ std::optional<std::vector<bytecode::Tensors::PassHooks>> pass_hooks(PyObject* ou
 
 // The node of a custom function by its context.
 torch::autograd::Node* node_of(PyObject* context);
-// What the log must know of a custom function that gave these tensors. Without a node if it can't be
-// followed.
+// What the log must know of a custom function that gave these tensors. Without a node if it can't
+// be followed.
 OpLog::Called called_function(std::span<PyObject* const> arguments, PyObject* result);
 
 // Which hook a pass calls: those of a node in their order. Or which custom function.

@@ -14,9 +14,8 @@ constexpr const char* kName = "function";
 
 struct Applied : torch::autograd::Function<Applied> {
   static variable_list forward(AutogradContext* context,
-                               const c10::intrusive_ptr<FollowedFunction>& function,
-                               at::TensorList, const std::vector<bool>& differentiable,
-                               bool materializes) {
+                               const c10::intrusive_ptr<FollowedFunction>& function, at::TensorList,
+                               const std::vector<bool>& differentiable, bool materializes) {
     variable_list outputs = function->forward();
     variable_list constant;
     for (size_t i = 0; i < outputs.size(); ++i)
@@ -43,8 +42,7 @@ struct Applied : torch::autograd::Function<Applied> {
 
 std::vector<at::Tensor> apply_followed(const c10::intrusive_ptr<FollowedFunction>& function,
                                        const std::vector<at::Tensor>& inputs,
-                                       const std::vector<bool>& differentiable,
-                                       bool materializes) {
+                                       const std::vector<bool>& differentiable, bool materializes) {
   return Applied::apply(function, at::TensorList(inputs), differentiable, materializes);
 }
 

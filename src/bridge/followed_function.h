@@ -1,6 +1,6 @@
-// A custom autograd function that was followed, as a node of PyTorch's own that runs what it did. So
-// the rules by which autograd takes part in such a call (views, outputs without a gradient, gradients
-// that did not come) are PyTorch's.
+// A custom autograd function that was followed, as a node of PyTorch's own that runs what it did.
+// So the rules by which autograd takes part in such a call (views, outputs without a gradient,
+// gradients that did not come) are PyTorch's.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -180,8 +180,7 @@ Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> inpu
 Decision GraphProgram::can_record(const OpLog& log, std::span<const LogValue> inputs,
                                   std::span<const LogValue> outputs) const {
   for (const LogItem& item : log.items())
-    if (item.op == &opaque_op() &&
-        !(log_.has_backward() && (item.registers_hook || item.function)))
+    if (item.op == &opaque_op() && !(log_.has_backward() && (item.registers_hook || item.function)))
       return Decision::forbid("it calls autograd or Python code");
   for (const LogItem& item : log.items())
     if (log.ambients()[item.ambient].inference != log.ambients()[0].inference)

@@ -221,8 +221,8 @@ std::vector<LogProgram::Step> LogProgram::make_inner_steps(const std::vector<Log
 }
 
 LogProgram::Hook LogProgram::make_hook(const LogHook& hook) {
-  Hook made{hook.tensor < 0 ? -1 : reg(hook.tensor), static_cast<int32_t>(hook.function), {}, {},
-            {}};
+  Hook made{
+      hook.tensor < 0 ? -1 : reg(hook.tensor), static_cast<int32_t>(hook.function), {}, {}, {}};
   for (const LogValue grad : hook.grads) made.grads.push_back(grad < 0 ? -1 : reg(grad));
   made.steps = make_inner_steps(hook.items);
   for (const LogValue value : hook.results) made.results.push_back(value < 0 ? -1 : reg(value));
@@ -379,8 +379,9 @@ void LogProgram::note_grads(const OpLog& log, const std::vector<bool>& live,
     if (!live[i]) continue;
     const LogItem& item = log.items()[i];
     const bool sets = item.op == &set_grad_op();
-    if (sets && first && item.slots.size() == 1) note(item.slots[0].values[0], cleared_first_);
-    clears_only_ = clears_only_ && (!is_grad_op(*item.op) || (sets && first && item.slots.size() == 1));
+    const bool clears = sets && first && item.slots.size() == 1;
+    if (clears) note(item.slots[0].values[0], cleared_first_);
+    if (!clears && (is_grad_op(*item.op) || item.op == &grad_op())) clears_only_ = false;
     first = first && sets;
     has_grads_ = has_grads_ || is_grad_op(*item.op);
     if (sets) note(item.slots[0].values[0], grad_owners_);

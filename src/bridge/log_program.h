@@ -135,8 +135,8 @@ class LogProgram {
   struct State {
     std::vector<at::Tensor> registers;
     std::span<const c10::Scalar> scalars;
-    std::vector<c10::Scalar> items;                   // by LogItem::number
-    std::vector<std::optional<c10::Scalar>> numbers;  // as numbers_, where it has been asked for
+    std::vector<c10::Scalar> items;                      // by LogItem::number
+    std::vector<std::optional<c10::Scalar>> numbers;     // as numbers_, where it has been asked for
     std::unordered_map<int32_t, const Hook*> backwards;  // by Function::id, while a pass runs
     std::vector<c10::intrusive_ptr<FollowedFunction>> functions;  // that were called
   };

@@ -200,8 +200,8 @@ bool expect_function(Trace& trace, PyObject* context) {
 }
 
 // Hooks on tensors and custom functions are followed while the pass runs. A run of the log has
-// PyTorch call them, so that they must not see a change that steps make later. False: the pass calls
-// other code as well. `accumulates`: else it is not known which hooks it calls.
+// PyTorch call them, so that they must not see a change that steps make later. False: the pass
+// calls other code as well. `accumulates`: else it is not known which hooks it calls.
 bool expect_hooks(Trace& trace, PyObject* outputs, bool accumulates) {
   static PyObject* const name = PyUnicode_InternFromString("_backward_hooks");
   const auto hooked = tensors().pass_hooks(outputs);
@@ -291,7 +291,8 @@ Result run_backward(Trace& trace, Value function, std::span<const Value> argumen
   std::vector<Object> held = tensors().backward_leaves(arguments[0].object, inputs);
   std::vector<Value> leaves;
   const bool has_leaves = !held.empty();
-  for (Object& tensor : trace.log().retained(arguments[0].object)) held.push_back(std::move(tensor));
+  for (Object& tensor : trace.log().retained(arguments[0].object))
+    held.push_back(std::move(tensor));
   if (PyTuple_GET_SIZE(inputs) > 0 && (!has_leaves || !are_leaves(inputs)))
     trace.stop(BreakReason::backward,
                "backward(inputs=...) with others than leaves that it reaches");

@@ -97,8 +97,8 @@ class TensorLog {
   virtual bool is_whole(LogValue value) const = 0;
   // Ops that are called now may have gradients.
   virtual bool makes_gradients() const = 0;
-  // It tells of all elements of a tensor that something holds, or of none that it does: a check that
-  // was passed, if this is its truth.
+  // It tells of all elements of a tensor that something holds, or of none that it does: a check
+  // that was passed, if this is its truth.
   virtual bool is_check(LogValue value, bool truth) const = 0;
   // How many ops there are so far; forget those behind `position`.
   virtual size_t position() const = 0;

@@ -1,6 +1,6 @@
-// Custom autograd functions in a log. A run of the log calls the function itself; whoever writes the
-// log down op by op has no use for it, and finds here what its forward did. The backward is found
-// with the passes that call it (LogHook).
+// Custom autograd functions in a log. A run of the log calls the function itself; whoever writes
+// the log down op by op has no use for it, and finds here what its forward did. The backward is
+// found with the passes that call it (LogHook).
 //
 // What forward makes and keeps is known to backward alone. A run of the log makes others, so
 // that nobody else may take them.

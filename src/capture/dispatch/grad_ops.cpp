@@ -49,8 +49,8 @@ void require_grad(const at::Tensor& self, bool value) { self.set_requires_grad(v
 
 void retain_grad(const at::Tensor& self) { self.retain_grad(); }
 
-// A recording has no versions that a change of it could leave as they are: there it is detach(), and
-// whoever has saved the tensor for a backward pass finds it changed.
+// A recording has no versions that a change of it could leave as they are: there it is detach(),
+// and whoever has saved the tensor for a backward pass finds it changed.
 at::Tensor data(const at::Tensor& self) {
   return at::functionalization::impl::isFunctionalTensor(self) ? self.detach()
                                                                : self.variable_data();

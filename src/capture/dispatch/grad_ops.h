@@ -16,9 +16,9 @@ namespace smelt {
 const OpInfo& set_grad_op();
 // smelt::backward(Tensor[] outputs, Tensor[] seeds, Tensor[] leaves, Tensor[] grads,
 // bool keep_graph, bool create_graph, bool only, Tensor[] uses) -> Tensor[]: the pass that adds to
-// `.grad` of all leaves, which are those that it reaches, and have `grads` before, and of those on the
-// way that retain it; `only`: it goes
-// no further than it has to for these; `uses`: what its hooks take (LogItem::hooks). Returns their
+// `.grad` of all leaves, which are those that it reaches, and have `grads` before, and of those on
+// the way that retain it; `only`: it goes no further than it has to for these; `uses`: what its
+// hooks take (LogItem::hooks). Returns their
 // `.grad` as it is then.
 const OpInfo& backward_op();
 // smelt::grad(Tensor[] outputs, Tensor[] seeds, Tensor[] inputs, bool keep_graph,

@@ -240,8 +240,7 @@ bool rewrite_one_hot(const OpInfo& op, Stack* stack, size_t first) {
   std::vector<c10::SymInt> sizes = self.sym_sizes().vec();
   sizes.emplace_back(classes);
   stack->resize(first);
-  stack->emplace_back(
-      at::zeros_symint(sizes, self.options()).scatter(-1, self.unsqueeze(-1), 1));
+  stack->emplace_back(at::zeros_symint(sizes, self.options()).scatter(-1, self.unsqueeze(-1), 1));
   return true;
 }
 
@@ -325,8 +324,7 @@ void top_kernel(const c10::OperatorHandle& handle, DispatchKeySet keys, Stack* s
   }
   if (reroute_batch_norm(op, stack, first) || functionalize_fused(op, stack, first) ||
       record_bernoulli(*recorder, op, stack, first) || rewrite_polygamma(op, stack, first) ||
-      rewrite_one_hot(op, stack, first) ||
-      take_eager_path(*recorder, op, stack, first))
+      rewrite_one_hot(op, stack, first) || take_eager_path(*recorder, op, stack, first))
     return;
   if (arguments.replaced)
     handle.callBoxed(stack);

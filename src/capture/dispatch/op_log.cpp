@@ -376,7 +376,7 @@ bool OpLog::keep_results(LogItem& item, const std::vector<c10::IValue>& stack, s
       id = add_value(tensor, LoggedTensor::Kind::result);
       values_[id].apart = shows_apart(values_[id].memory);
     } else if (is_argument(id) ||
-             std::find(item.results.begin(), item.results.end(), id) != item.results.end())
+               std::find(item.results.begin(), item.results.end(), id) != item.results.end())
       read_state(values_[id], tensor);
     else
       known = false;  // a tensor that the op had kept

@@ -92,8 +92,8 @@ struct LogItem {
   std::shared_ptr<const LogFunction> function;  // of a call that can be written down as ops
 };
 
-// What is taken of the values of the log, as an argument of the pass that calls hooks or of the call
-// of a function.
+// What is taken of the values of the log, as an argument of the pass that calls hooks or of the
+// call of a function.
 LogSlot hook_uses(const std::vector<LogHook>& hooks, uint32_t argument,
                   const std::vector<LoggedTensor>& values);
 LogSlot function_uses(const LogFunction& function, uint32_t argument,
@@ -107,8 +107,8 @@ struct LoggedTensor {
   bool requires_grad = false;
   bool dynamic = false;  // its shape depends on contents: it may be handed on, but not looked at
   bool retains_grad = false;
-  bool inner = false;    // made in the forward of a custom function, and known to its backward alone
-  bool apart = false;    // changes of it do not count as changes of others on its memory: `.data`
+  bool inner = false;  // made in the forward of a custom function, and known to its backward alone
+  bool apart = false;  // changes of it do not count as changes of others on its memory: `.data`
   uint32_t version = 0;
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   c10::Device device = c10::kCPU;
@@ -276,12 +276,12 @@ class OpLog {
   std::vector<Retained> retained_;
   struct OpenHook {
     LogHook hook;
-    size_t position;  // of its first op
-    LogValue first;   // of the values that are its own
+    size_t position;                                            // of its first op
+    LogValue first;                                             // of the values that are its own
     std::vector<std::pair<c10::TensorImpl*, LogValue>> hidden;  // that stand for the same tensors
   };
   std::optional<OpenHook> open_hook_;
-  std::vector<LogHook> hooks_;  // of the pass at hand
+  std::vector<LogHook> hooks_;                            // of the pass at hand
   std::unordered_map<c10::TensorImpl*, LogValue> inner_;  // as by_impl_, of LoggedTensor::inner
   std::vector<at::Tensor> unpacked_;  // outputs as their functions have saved them
   int32_t numbers_ = 0;

@@ -85,34 +85,23 @@ Decision graph_is_faster(const Program& program) {
   return Decision::allow();
 }
 
-// Is there an output that a backward pass may start from?
+// Is there an output that a backward pass may start from, and none that is computed from another?
+// One node for all of them does not know of the way between those.
 bool leaves_graph(const OpLog& log, std::span<const LogValue> outputs) {
-  return std::any_of(outputs.begin(), outputs.end(), [&](LogValue output) {
-    return output >= 0 && log.values()[output].kind == LoggedTensor::Kind::result &&
-           log.values()[output].requires_grad;
-  });
-}
-
-// Is one of them computed from another? A backward pass from it could ask for the gradient of that
-// one, which one node for all of them does not give.
-bool depend_on_each_other(const OpLog& log, std::span<const LogValue> outputs) {
-  std::unordered_set<LogValue> starts;
+  std::vector<at::Tensor> tracked;
   for (LogValue output : outputs)
     if (output >= 0 && log.values()[output].kind == LoggedTensor::Kind::result &&
         log.values()[output].requires_grad)
-      starts.insert(output);
-  std::vector<LogValue> open(starts.begin(), starts.end());
-  std::unordered_set<LogValue> seen;
-  for (size_t i = 0; i < open.size(); ++i) {
-    const LoggedTensor& value = log.values()[open[i]];
-    if (value.kind != LoggedTensor::Kind::result || value.item >= log.items().size()) continue;
-    for (const LogSlot& slot : log.items()[value.item].slots)
-      for (const LogValue argument : slot.values) {
-        if (argument >= 0 && starts.contains(argument)) return true;
-        if (argument >= 0 && seen.insert(argument).second) open.push_back(argument);
-      }
+      tracked.push_back(log.tensor(output));
+  for (size_t i = 0; i < tracked.size(); ++i) {
+    if (!tracked[i].defined() || !tracked[i].grad_fn()) return false;
+    const std::vector<NodePtr> nodes = reach_of({tracked[i]}).nodes;
+    for (size_t k = 0; k < tracked.size(); ++k)
+      if (k != i && (!tracked[k].defined() ||
+                     std::find(nodes.begin(), nodes.end(), tracked[k].grad_fn()) != nodes.end()))
+        return false;
   }
-  return false;
+  return !tracked.empty();
 }
 
 bool has_hooks(const OpLog& log, std::span<const LogValue> inputs) {
@@ -143,8 +132,7 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     const auto& [inputs, outputs, scalars, examples, numbers, wanted_numbers] = interface;
     // zero_grad() before a forward whose backward comes later. Hooks see in which order gradients
     // come, which one node for all of them does not keep.
-    clears_only_ = log_.clears_only() && leaves_graph(log, outputs) &&
-                   !depend_on_each_other(log, outputs) && !has_hooks(log, inputs);
+    clears_only_ = log_.clears_only() && leaves_graph(log, outputs) && !has_hooks(log, inputs);
     const bool tracked = log_.uses_autograd() && (!log_.has_grads() || clears_only_);
     Decision decision = can_record(log, inputs, outputs);
     if (decision && log_.has_grads() && !tracked) decision = can_step(log, inputs, outputs);

@@ -352,14 +352,22 @@ constexpr Meaning sliding(std::string_view name, ElementRule rule,
   return row;
 }
 
+// The gradient of argument 1, whose elements don't matter.
+constexpr Meaning gradient(Meaning row) {
+  row.unread = 1u << 1;
+  return row;
+}
+
 constexpr Meaning kRows[] = {
     sliding("aten::avg_pool2d", average_pool<2>, allows_average<2>, average_apart<2>),
     sliding("aten::avg_pool3d", average_pool<3>, allows_average<3>, average_apart<3>),
-    sliding("aten::avg_pool2d_backward", average_pool_gradient<2>, allows_average_gradient<2>),
-    sliding("aten::avg_pool3d_backward", average_pool_gradient<3>, allows_average_gradient<3>),
+    gradient(
+        sliding("aten::avg_pool2d_backward", average_pool_gradient<2>, allows_average_gradient<2>)),
+    gradient(
+        sliding("aten::avg_pool3d_backward", average_pool_gradient<3>, allows_average_gradient<3>)),
     sliding("aten::max_pool2d", max_pool<2>, allows_max<2>),
     {.name = "aten::max_pool2d_with_indices", .decompose = max_pool_values},
-    {.name = "aten::max_pool2d_with_indices_backward", .update = &kMaxGradient},
+    gradient({.name = "aten::max_pool2d_with_indices_backward", .update = &kMaxGradient}),
 };
 
 }  // namespace

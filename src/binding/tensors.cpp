@@ -243,6 +243,22 @@ smelt::CompileOptions compile_options(std::string_view tuning) {
   return options;
 }
 
+// torch.set_default_dtype for a while.
+class DefaultDtype {
+ public:
+  explicit DefaultDtype(caffe2::TypeMeta dtype) : before_(c10::get_default_dtype()) {
+    if (dtype != before_) c10::set_default_dtype(dtype);
+  }
+  ~DefaultDtype() {
+    if (c10::get_default_dtype() != before_) c10::set_default_dtype(before_);
+  }
+  DefaultDtype(const DefaultDtype&) = delete;
+  DefaultDtype& operator=(const DefaultDtype&) = delete;
+
+ private:
+  const caffe2::TypeMeta before_;
+};
+
 class Log final : public TensorLog {
  public:
   void resume() override { log_.resume(); }
@@ -463,6 +479,7 @@ class Log final : public TensorLog {
 
   std::unique_ptr<TensorProgram> finish(const ProgramRequest& request) override {
     std::unique_ptr<TensorProgram> made;
+    const DefaultDtype as_it_was(dtype_);  // the code behind the last op may have changed it
     without_exceptions([&] { made = make_program(request); });
     return made;
   }
@@ -496,6 +513,7 @@ class Log final : public TensorLog {
   }
 
   mutable OpLog log_;
+  const caffe2::TypeMeta dtype_ = c10::get_default_dtype();
   PythonStandIns stand_ins_;
   std::vector<std::pair<LogItem, size_t>> calls_;  // begun, and where
   std::optional<LogItem> backward_;                // begun

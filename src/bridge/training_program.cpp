@@ -17,7 +17,7 @@
 #include "graph/effects.h"
 #include "graph/numbers.h"
 #include "ops/meaning.h"
-#include "passes/narrow_draws.h"
+#include "passes/narrow_saved.h"
 
 namespace smelt {
 namespace {
@@ -143,7 +143,7 @@ void TrainingProgram::simplify(Recorded& recorded) const {
   };
   Record record;
   run_passes(recorded.graph, passes, record);
-  narrow_draws(recorded.graph);
+  narrow_saved(recorded.graph);
 }
 
 SplitGraphs TrainingProgram::split(Recorded& recorded) {

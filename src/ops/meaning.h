@@ -170,6 +170,8 @@ struct Meaning {
   // Further arguments (a bit each) that may be numbers known only when the graph runs: the element
   // rule reads them with operand(), rounded() or computed(). Any of the operands may be one.
   uint32_t numbers = 0;
+  // Arguments (a bit each) that are tensors of which the type is asked, and no element.
+  uint32_t unread = 0;
 };
 
 // The meaning of an op, or nullptr.

@@ -111,9 +111,12 @@ Decision allows_shuffle(const NodeReader& q) {
   return Decision::allow();
 }
 
-Decision has_elements(const NodeReader& q) {
-  if (all_certainly_positive(q.type(0).sizes)) return Decision::allow();
-  return Decision::forbid("a pad around nothing");
+// Rows of f16 and bf16 would be gathered one by one.
+Decision allows_mirror_pad(const NodeReader& q) {
+  if (!all_certainly_positive(q.type(0).sizes)) return Decision::forbid("a pad around nothing");
+  if (q.result().strides.back().is(1) && loops::is_half(q.result().dtype))
+    return Decision::forbid("pixels of two bytes");
+  return Decision::allow();
 }
 
 constexpr Meaning gathering(std::string_view name, ElementRule rule,
@@ -126,10 +129,10 @@ constexpr ElementRule kExact = upsample_nearest<Nearest::exact>;
 
 constexpr Meaning kRows[] = {
     with_numbers(gathering("aten::constant_pad_nd", constant_pad, allows_constant_pad), {2}),
-    gathering("aten::reflection_pad1d", mirror_pad<reflected>, has_elements),
-    gathering("aten::reflection_pad2d", mirror_pad<reflected>, has_elements),
-    gathering("aten::replication_pad1d", mirror_pad<clamped_index>, has_elements),
-    gathering("aten::replication_pad2d", mirror_pad<clamped_index>, has_elements),
+    gathering("aten::reflection_pad1d", mirror_pad<reflected>, allows_mirror_pad),
+    gathering("aten::reflection_pad2d", mirror_pad<reflected>, allows_mirror_pad),
+    gathering("aten::replication_pad1d", mirror_pad<clamped_index>, allows_mirror_pad),
+    gathering("aten::replication_pad2d", mirror_pad<clamped_index>, allows_mirror_pad),
     gathering("aten::_upsample_nearest_exact1d", kExact, allows_upsample),
     gathering("aten::_upsample_nearest_exact2d", kExact, allows_upsample),
     gathering("aten::_upsample_nearest_exact3d", kExact, allows_upsample),

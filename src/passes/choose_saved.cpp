@@ -7,9 +7,9 @@
 //
 // Costs are bytes of memory traffic. To save a tensor counts its bytes for the memory it takes, for
 // reading it in the backward, and for writing it if the forward's kernels would not have written
-// it. To compute an element costs half a byte for each cheap instruction; and twice the tensor's
-// bytes if something reads it that is no kernel, since it has to be written, and its arguments read
-// for this alone.
+// it; a copy is read once more to make it, and is a tensor that would not be there. To compute an
+// element costs half a byte for each cheap instruction; and twice the tensor's bytes if something
+// reads it that is no kernel, since it has to be written, and its arguments read for this alone.
 //
 // Rules for whoever changes it: products, convolutions, reductions and whatever is called run once;
 // a view is not saved, since it keeps alive what it shows.
@@ -25,6 +25,8 @@ namespace smelt {
 namespace {
 
 constexpr int kSource = 0, kSink = 1;
+// A tensor more: allocated, written by a kernel, saved and checked. About a microsecond.
+constexpr int64_t kCopy = 8192;
 
 class Cut {
  public:
@@ -139,6 +141,7 @@ class Cut {
   int64_t cost_of_saving(ValueId value) const {
     if (stays_[value] || choice_.saving[value] == Saving::never) return MaxFlow::kUnlimited;
     if (choice_.saving[value] == Saving::free) return 0;
+    if (choice_.saving[value] == Saving::copy) return kCopy + bytes(value) * 4;
     return bytes(value) * (is_written_[value] ? 2 : 3);
   }
 

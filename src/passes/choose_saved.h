@@ -13,6 +13,7 @@ enum class Saving : uint8_t {
   never,  // it may not be saved; the backward gets it by computing it, if at all
   free,   // its memory lives anyway
   costs,  // its memory is kept alive by being saved
+  copy,   // a copy of it may be saved, made for that alone
 };
 
 struct SavingChoice {

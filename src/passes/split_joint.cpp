@@ -4,7 +4,8 @@
 //
 // Rules for whoever changes it: nothing random or with an effect stands in the backward; a saved
 // tensor is never one that an effect of the forward changes; of the caller's tensors exactly those
-// are saved that eager saves.
+// are saved that eager saves. Of another one a copy is saved, where that is cheaper than what is
+// computed of it: the bias of a batch norm instead of all that an activation reads.
 #include "passes/split_joint.h"
 
 #include <algorithm>
@@ -17,6 +18,14 @@
 
 namespace smelt {
 namespace {
+
+const OpName kClone("aten::clone");
+
+// Is its clone of the same type?
+bool has_clone(const TensorType& type) {
+  return !type.wrapped_number && !type.conj && !type.neg && type.offset.is(0) &&
+         type.strides == contiguous_strides(type.sizes);
+}
 
 template <typename Visit>
 void each_argument(const Node& node, const Visit& visit) {
@@ -111,6 +120,7 @@ class Splitting {
       forbid("its backward needs a tensor that is not kept");
     if (!split_.possible) return std::move(split_);
     if (available.empty()) keep_as_eager();
+    split_.forward = graph_;
     forward_outputs_.assign(graph_.outputs.begin(), graph_.outputs.begin() + parts_.outputs);
     for (size_t value = 0; value < is_saved_.size(); ++value)
       if (is_saved_[value]) save(static_cast<ValueId>(value));
@@ -172,12 +182,17 @@ class Splitting {
       if (is_changed[root] || owners_.mutated[value] || is_gradient[root] || is_view) continue;
       if (!available.empty())
         saving_[value] = available[value] ? Saving::free : Saving::never;
-      else if (const int32_t argument = joint_.argument_of[value]; argument >= 0)
-        saving_[value] =
-            argument < parts_.arguments && kept_.arguments[argument] ? Saving::free : Saving::never;
+      else if (joint_.argument_of[value] >= 0)
+        saving_[value] = saving_of_argument(static_cast<ValueId>(value));
       else
         saving_[value] = of_output[root];
     }
+  }
+
+  Saving saving_of_argument(ValueId value) const {
+    if (!joint_.is_argument(value)) return Saving::never;
+    if (kept_.arguments[joint_.argument_of[value]]) return Saving::free;
+    return has_clone(graph_.type(value)) ? Saving::copy : Saving::never;
   }
 
   // A change of these before the backward is the error that it is in eager, whether they are needed
@@ -195,7 +210,11 @@ class Splitting {
   void save(ValueId value) {
     SavedValue saved;
     saved.value = value;
-    if (joint_.is_argument(value)) {
+    if (saving_[value] == Saving::copy) {
+      saved.from = SavedValue::From::output;
+      saved.index = static_cast<int32_t>(forward_outputs_.size());
+      forward_outputs_.push_back(copy_of(value));
+    } else if (joint_.is_argument(value)) {
       saved.index = joint_.argument_of[value];
     } else {
       saved.from = SavedValue::From::output;
@@ -208,6 +227,15 @@ class Splitting {
           saved.shown_by.push_back(i);
     }
     split_.saved.push_back(saved);
+  }
+
+  // In the forward.
+  ValueId copy_of(ValueId value) {
+    Graph& graph = split_.forward;
+    const auto copy = static_cast<ValueId>(graph.values.size());
+    graph.values.push_back({.type = graph_.type(value)});
+    graph.nodes.push_back({kClone, {Ref{value}, None{}}, {copy}, {}});
+    return copy;
   }
 
   static void keep(Graph& graph, const std::vector<bool>& nodes) {
@@ -228,11 +256,12 @@ class Splitting {
   }
 
   void make_forward() {
-    Graph& graph = split_.forward = graph_;
+    Graph& graph = split_.forward;
     std::erase_if(graph.inputs, [&](const Input& input) { return joint_.is_late[input.value]; });
     graph.outputs = forward_outputs_;
     std::vector<bool> needed = wanted(graph);
-    keep(graph, nodes_for(graph, needed, joint_.nothing, /*with_effects=*/true));
+    const std::vector<bool> nothing(graph.values.size());
+    keep(graph, nodes_for(graph, needed, nothing, /*with_effects=*/true));
   }
 
   void make_backward() {

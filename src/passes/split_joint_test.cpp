@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "passes/ir_test.h"
-#include "passes/narrow_draws.h"
+#include "passes/narrow_saved.h"
 #include "passes/passes.h"
 
 namespace smelt {
@@ -28,7 +28,7 @@ TEST(SplitJoint, DoesWhatItsCasesSay) {
     const KeptTensors kept = kept_by_eager(joint, parts);
     Record record;
     run_pass(joint, pass("merge_equal"), {}, record);
-    narrow_draws(joint);
+    narrow_saved(joint);
     const SplitGraphs split = split_joint(joint, parts, kept);
     if (!split.possible) return "refused: " + split.possible.reason() + "\n";
     split.forward.verify();

@@ -209,6 +209,19 @@ def dropped_generator(x):
     return z + 1
 
 
+def delegating(x):
+    yield from ends_badly(x)
+
+
+@breaks("generator", "halves = None")
+def dropped_generator_that_delegates(x):
+    y = x * 2
+    halves = delegating(y)
+    z = next(halves)
+    halves = None
+    return z + 1
+
+
 @breaks("autograd", "y.register_hook(lambda g: g * n)", *[(lambda: torch.ones(3, requires_grad=True),)] * 3)
 def hook_with_a_closure(x):
     y, n = x * 2, len(x)

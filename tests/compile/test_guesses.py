@@ -102,3 +102,25 @@ def test_a_forward_pass_of_training_ends_its_graph_instead():
         compiled(x, torch.ones(4, dtype=torch.int64)).sum().backward()
         assert x.grad.tolist() == [2.0] * 4
     assert smelt.stats()['graph_breaks'] == 1
+
+
+def test_a_whole_step_is_one_graph():
+    smelt.reset()
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    @smelt.compile
+    def step(x, mask):
+        optimizer.zero_grad()
+        loss = masked(x * weight, mask).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    ones, some = torch.ones(4, dtype=torch.int64), torch.tensor([1, 0, 1, 1])
+    for mask in (ones, ones, ones, some, ones, some):
+        before = weight.detach().clone()
+        step(torch.ones(4), mask)
+        gradient = 2.0 * mask if mask is ones else 1.0 * mask
+        torch.testing.assert_close(weight.detach(), before - 0.1 * gradient)
+    assert smelt.stats()['graph_breaks'] == 0

@@ -120,3 +120,38 @@ def test_a_kernel_writes_what_a_convolution_reads():
     found, expected = compiled(x), block(x)
     torch.testing.assert_close(found, expected)
     assert found.stride() == expected.stride()
+
+
+# -- between forward and backward
+
+
+def kept_by(module, *inputs):
+    """What a compiled module and its result keep for the backward, beside the inputs."""
+    compiled, held = smelt.compile(module), []
+    for _ in range(3):
+        compiled(*inputs).sum().backward()
+    module.zero_grad()
+    return peak_bytes(lambda: None, lambda: held.append(compiled(*inputs)), "cpu")
+
+
+@KERNELS
+def test_of_a_norm_and_an_activation_the_input_is_kept():
+    x = torch.randn(2048, 64, requires_grad=True)
+    module = nn.Sequential(nn.BatchNorm1d(64), nn.SiLU())
+    assert kept_by(module, x) < 1.1 * x.nbytes  # the result
+
+
+class Pooled(nn.Module):
+    def __init__(self, pool):
+        super().__init__()
+        self.pool = pool
+
+    def forward(self, x):
+        return self.pool(F.silu(x))
+
+
+@KERNELS
+@pytest.mark.parametrize("pool, more", ((nn.AvgPool2d(2), 0), (nn.MaxPool2d(2), 1 / 8)))
+def test_what_was_pooled_is_not_kept(pool, more):
+    x = torch.randn(4, 8, 32, 32, requires_grad=True)
+    assert kept_by(Pooled(pool), x) <= (1 / 4 + more) * x.nbytes + 64

@@ -328,6 +328,28 @@ def generators():
 
 
 @case()
+def generators_left_in_the_middle():
+    def halves(x):
+        for i in range(3):
+            yield x / (i + 1)
+
+    def outer(x):
+        yield from halves(x)
+
+    def twice(x):
+        yield from outer(x)
+        yield from outer(x)
+
+    def fn(x):
+        pairs = [a + b for a, b in zip([x, x], twice(x))]
+        left = outer(x)
+        first = next(left)
+        del left
+        return pairs, first, next(twice(x)), any(True for _ in outer(x))
+    return fn
+
+
+@case()
 def generator_send_throw_close():
     log = []
 

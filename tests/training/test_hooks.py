@@ -1,4 +1,6 @@
 """Hooks that the backward pass of a compiled step calls: part of the graph where they are plain tensor code, else a break."""
+import functools
+
 import pytest
 import torch
 from test_step import BACKENDS, assert_same, batch, check, descend, make_model, plain_step, state
@@ -67,6 +69,26 @@ def test_hooks_on_the_way(hook, backend):
     report = check(make_step, backend=backend)
     if backend == 'native':
         assert not any(segment.graph.startswith('# op by op') for segment in report.segments), str(report)
+
+
+@functools.lru_cache
+def weight_of(kind):
+    return {'one': 1.0, 'half': 0.5}[kind]
+
+
+@BACKENDS
+def test_hooks_behind_a_call_that_is_remembered(backend):
+    """What functools.lru_cache remembers is no change that a hook could see."""
+    def make_step(model, hook=halve):
+        model[0].weight.register_hook(hook)
+        inner = plain_step(model)
+
+        def step(x, y):
+            return inner(x * weight_of('one'), y)
+        return step
+    check(make_step, backend=backend)
+    # In the hook it is one: each run would make the call twice.
+    check(lambda model: make_step(model, lambda g: g * weight_of('half')), backend=backend, breaks=None)
 
 
 def test_a_hook_whose_number_changes():

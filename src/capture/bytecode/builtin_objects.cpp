@@ -142,12 +142,7 @@ bool call_text(BuiltinCall& c, PyObject* name, Result* result) {
 // Its result is a function of the arguments, or the cache would be wrong. The call is made again
 // for what it does to the cache.
 bool call_cached_function(BuiltinCall& c, Result* result) {
-  static PyTypeObject* wrapper = [] {
-    Object module = Object::steal(PyImport_ImportModule("functools"));
-    return reinterpret_cast<PyTypeObject*>(
-        PyObject_GetAttrString(module.get(), "_lru_cache_wrapper"));
-  }();
-  if (Py_TYPE(c.callee.object) != wrapper || c.trace.is_born(c.callee.object)) return false;
+  if (!is_cached_function(c.callee.object) || c.trace.is_born(c.callee.object)) return false;
   for (const Value& v : c.arguments)
     if (!is_constant(v.object)) return false;
   for (const Value& v : c.arguments) c.trace.use(v);

@@ -126,4 +126,13 @@ bool is_constant(PyObject* object) {
   return PyRange_Check(object);
 }
 
+bool is_cached_function(PyObject* object) {
+  static PyTypeObject* wrapper = [] {
+    Object module = Object::steal(PyImport_ImportModule("functools"));
+    return reinterpret_cast<PyTypeObject*>(
+        PyObject_GetAttrString(module.get(), "_lru_cache_wrapper"));
+  }();
+  return Py_TYPE(object) == wrapper;
+}
+
 }  // namespace smelt::bytecode

@@ -28,5 +28,7 @@ bool is_constant_set(PyObject* set);
 // torch.return_types.topk: a tuple with names, all of whose fields are its elements. Made of a
 // tuple by its type.
 bool is_struct_sequence(PyObject* object);
+// A function behind functools.lru_cache.
+bool is_cached_function(PyObject* object);
 
 }  // namespace smelt::bytecode

@@ -221,7 +221,7 @@ void Interpreter::release_dropped() {
 
 // What it does then, in a `finally` or a `with`, is part of the trace.
 void Interpreter::close_dropped(PyObject* generator) {
-  if (live() == nullptr || !is_in_try_block(generator)) return;
+  if (live() == nullptr || !closing_runs_code(generator)) return;
   const Transparent transparent(live(), false);
   const Object closed = Object::steal(PyObject_CallMethod(generator, "close", nullptr));
   if (closed) return;
@@ -268,16 +268,25 @@ std::optional<Interpreter::Handler> Interpreter::handler_at(int unit) const {
   return handler_in(code_, unit);
 }
 
-bool Interpreter::is_in_try_block(PyObject* generator) {
+// Whether to close a generator is to run code: its own `finally`, or that of what it delegates to.
+bool Interpreter::closing_runs_code(PyObject* generator) {
   const std::optional<Frame> frame = suspended_frame(generator);
   if (!frame) return false;
-  const std::optional<Handler> handler = handler_in(frame->code(), frame->next_offset() - 1);
+  std::optional<Handler> handler = handler_in(frame->code(), frame->next_offset() - 1);
 #ifdef CALL_INTRINSIC_1
-  // 3.12: all of a generator lies in a block that turns StopIteration into an error.
+  // 3.12: a delegation lies in a block that hands on what was thrown, and all of a generator in one
+  // that turns StopIteration into an error.
   const Instructions instructions = instructions_of(frame->code());
-  if (handler && instructions.bytes[2 * handler->target] == CALL_INTRINSIC_1) return false;
+  while (handler && instructions.bytes[2 * handler->target] == CLEANUP_THROW)
+    handler = handler_in(frame->code(), handler->target);
+  if (handler && instructions.bytes[2 * handler->target] == CALL_INTRINSIC_1) handler.reset();
 #endif
-  return handler.has_value();
+  if (handler) return true;
+  const Object inner = Object::steal(PyObject_GetAttrString(generator, "gi_yieldfrom"));
+  if (!inner || inner.get() == Py_None) return false;
+  if (PyGen_CheckExact(inner.get())) return closing_runs_code(inner.get());
+  return (Py_TYPE(inner.get())->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 ||
+         PyObject_HasAttrString(inner.get(), "close") != 0;
 }
 
 std::optional<Interpreter::Handler> Interpreter::handler_in(PyCodeObject* code, int unit) {

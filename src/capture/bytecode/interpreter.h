@@ -86,7 +86,7 @@ class Interpreter {
   void add_traceback();
   std::optional<Handler> handler_at(int unit) const;
   static std::optional<Handler> handler_in(PyCodeObject* code, int unit);
-  static bool is_in_try_block(PyObject* generator);
+  static bool closing_runs_code(PyObject* generator);
   void release_dropped();
   void close_dropped(PyObject* generator);
 

@@ -174,6 +174,9 @@ class Trace {
   };
   Mark mark() const { return {steps_.size(), static_cast<Ref>(nodes_.size())}; }
   bool has_changed(Mark since) const;
+  // A change so far that code which runs among the tensor ops would miss in a cached call, since
+  // steps come behind them. What a cached function remembers is none: its result is the same.
+  bool has_pending_change() const;
 
   TensorLog& log() { return *log_; }
 
@@ -203,6 +206,8 @@ class Trace {
   bool has_guessed_flag = false;                        // about a flag, without a backward pass
   // Whether this line of the program has not been guessed about that often yet.
   bool may_guess_here(int most);
+  // Whether the root's code speaks of a backward pass: a step of training, it seems.
+  bool is_step() const;
   bool has_backward = false;                   // a backward pass is part of the trace
   bool in_pass = false;                        // one runs, and calls hooks
   std::unordered_map<PyObject*, Value> hooks;  // that the trace has registered
@@ -240,6 +245,7 @@ class Trace {
   bool settle_around_transient(std::span<const Value> values);
   void guard(Ref ref, uint16_t bits, bool truth = false);
   bool is_path(Ref ref) const;
+  bool is_change(const Step& step, Ref nodes) const;
   void use_outside(Value value);
   void use_elements(Value value);
   void note_dict_change(Tracked& dict, Value key, Ref ref);

@@ -177,14 +177,24 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   return result;
 }
 
+// Whether a step changes what was there before the first `nodes` of the account.
+bool Trace::is_change(const Step& step, Ref nodes) const {
+  if (!step.effect || is_switch(step)) return false;
+  const Ref target = step.inputs.empty() ? 0 : step.inputs[changed_by(step)].ref;
+  return target < std::max<Ref>(nodes, 1) || !is_made(nodes_[target]);
+}
+
 bool Trace::has_changed(Mark since) const {
-  for (size_t i = since.steps; i < steps_.size(); ++i) {
-    const Step& step = steps_[i];
-    if (!step.effect || is_switch(step)) continue;
-    const Ref target = step.inputs.empty() ? 0 : step.inputs[changed_by(step)].ref;
-    if (target < std::max<Ref>(since.nodes, 1) || !is_made(nodes_[target])) return true;
-  }
-  return false;
+  return std::any_of(steps_.begin() + static_cast<ptrdiff_t>(since.steps), steps_.end(),
+                     [&](const Step& step) { return is_change(step, since.nodes); });
+}
+
+bool Trace::has_pending_change() const {
+  return std::ranges::any_of(steps_, [&](const Step& step) {
+    const bool is_cached = step.kind == StepKind::call && step.inputs[0].ref != 0 &&
+                           is_cached_function(nodes_[step.inputs[0].ref].object.get());
+    return !is_cached && is_change(step, 0);
+  });
 }
 
 // A cached call would make it without its traceback.

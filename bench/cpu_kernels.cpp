@@ -4,8 +4,12 @@
 // "small" stays in the second-level cache, "large" is beyond the last level. CPU time is what
 // counts; bytes are those a kernel has to read and write once.
 //
-// "stream" rows are large ones on all threads, in turn with a copy of as many bytes on the same
-// threads: GB/s of both at their best, and the kernel's share of the copy's. Must hold: 0.8.
+// "stream" rows are large ones on all threads: each walks its part of the arrays in pieces of about
+// a megabyte, and copies as many bytes of other arrays, with stores past the caches, after each. So
+// what else the machine does falls on both. Of all pieces the middle one counts: GB/s on all
+// threads, and the kernel's share of the copy's (must hold: 0.8). in_cache_ns is the time per
+// element of the same kernel on one thread where nothing waits for memory, copy_ns a thread's time
+// for copying an element's bytes: while the first is less, memory is what the kernel waits for.
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <immintrin.h>
@@ -15,103 +19,26 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "bridge/launch.h"
 #include "codegen/cpu/cpu_module.h"
+#include "cpu_kernel_texts.h"
 #include "loops/kernel.h"
 
 namespace {
 
 using smelt::loops::Buffer;
 using smelt::loops::Kernel;
-
-std::string text(int64_t number) { return std::to_string(number); }
-
-std::string buffer(int number, const char* dtype, int64_t elements, const char* kind) {
-  return "b" + text(number) + ": " + dtype + "[" + text(elements) + "] " + kind + "\n";
-}
-
-std::string copy_text(int64_t n) {
-  return "kernel \"copy\" outer [" + text(n) + "] inner []\n" + buffer(0, "f32", n, "input") +
-         buffer(1, "f32", n, "output") +
-         "outer stage\n  v0: f32 = load b0[i0]\n  v1: f32 = neg v0\n  store b1[i0] = v1\nend\n";
-}
-
-std::string add_text(int64_t n) {
-  return "kernel \"add\" outer [" + text(n) + "] inner []\n" + buffer(0, "f32", n, "input") +
-         buffer(1, "f32", n, "input") + buffer(2, "f32", n, "output") +
-         "outer stage\n  v0: f32 = load b0[i0]\n  v1: f32 = load b1[i0]\n  v2: f32 = add v0, v1\n"
-         "  store b2[i0] = v2\nend\n";
-}
-
-std::string bf16_text(int64_t n) {
-  return "kernel \"silu_bf16\" outer [" + text(n) + "] inner []\n" + buffer(0, "bf16", n, "input") +
-         buffer(1, "bf16", n, "output") +
-         "outer stage\n  v0: bf16 = load b0[i0]\n  v1: f32 = cast v0\n  v2: f32 = sigmoid v1\n"
-         "  v3: f32 = mul v1, v2\n  v4: bf16 = cast v3\n  store b1[i0] = v4\nend\n";
-}
-
-std::string gelu_text(int64_t n) {
-  return "kernel \"gelu\" outer [" + text(n) + "] inner []\n" + buffer(0, "f32", n, "input") +
-         buffer(1, "f32", n, "output") +
-         "outer stage\n  v0: f32 = load b0[i0]\n  v1: f32 = constant 0.7071067811865476\n"
-         "  v2: f32 = mul v0, v1\n  v3: f32 = erf v2\n  v4: f32 = constant 1\n  v5: f32 = add v3, "
-         "v4\n"
-         "  v6: f32 = constant 0.5\n  v7: f32 = mul v5, v6\n  v8: f32 = mul v0, v7\n"
-         "  store b1[i0] = v8\nend\n";
-}
-
-std::string softmax_text(int64_t rows, int64_t columns) {
-  const std::string at = "[" + text(columns) + "*i0 + i1]";
-  return "kernel \"softmax\" outer [" + text(rows) + "] inner [" + text(columns) + "]\n" +
-         buffer(0, "f32", rows * columns, "input") + buffer(1, "f32", rows * columns, "output") +
-         "inner stage\n  v0: f32 = load b0" + at + "\n  v1: f32 = reduce max v0\n" +
-         "inner stage\n  v2: f32 = load b0" + at +
-         "\n  v3: f32 = sub v2, v1\n  v4: f32 = exp v3\n" + "  store b1" + at +
-         " = v4\n  v6: f32 = reduce sum v4\n" + "inner stage\n  v7: f32 = load b1" + at +
-         "\n  v8: f32 = div v7, v6\n  store b1" + at + " = v8\nend\n";
-}
-
-std::string layer_norm_text(int64_t rows, int64_t columns) {
-  const std::string at = "[" + text(columns) + "*i0 + i1]", n = text(columns);
-  return "kernel \"layer_norm\" outer [" + text(rows) + "] inner [" + n + "]\n" +
-         buffer(0, "f32", rows * columns, "input") + buffer(1, "f32", columns, "input") +
-         buffer(2, "f32", columns, "input") + buffer(3, "f32", rows * columns, "output") +
-         "inner stage\n  v0: f32 = load b0" + at + "\n  v1: f32 = reduce sum v0\n" +
-         "outer stage\n  v2: f32 = constant " + n + "\n  v3: f32 = div v1, v2\n" +
-         "inner stage\n  v4: f32 = load b0" + at +
-         "\n  v5: f32 = sub v4, v3\n  v6: f32 = mul v5, v5\n" + "  v7: f32 = reduce sum v6\n" +
-         "outer stage\n  v8: f32 = div v7, v2\n  v9: f32 = constant 1e-5\n" +
-         "  v10: f32 = add v8, v9\n  v11: f32 = rsqrt v10\n" + "inner stage\n  v12: f32 = load b0" +
-         at + "\n  v13: f32 = sub v12, v3\n  v14: f32 = mul v13, v11\n  v15: f32 = load b1[i1]\n" +
-         "  v16: f32 = mul v14, v15\n  v17: f32 = load b2[i1]\n  v18: f32 = add v16, v17\n  store "
-         "b3" +
-         at + " = v18\nend\n";
-}
-
-std::string sum_text(int64_t rows, int64_t columns, bool of_columns) {
-  const std::string at = of_columns ? text(columns) + "*i1 + i0" : text(columns) + "*i0 + i1";
-  const int64_t outer = of_columns ? columns : rows, inner = of_columns ? rows : columns;
-  return "kernel \"sum\" outer [" + text(outer) + "] inner [" + text(inner) + "]\n" +
-         buffer(0, "f32", rows * columns, "input") + buffer(1, "f32", outer, "output") +
-         "inner stage\n  v0: f32 = load b0[" + at + "]\n  v1: f32 = reduce sum v0\n" +
-         "outer stage\n  store b1[i0] = v1\nend\n";
-}
-
-std::string transpose_text(int64_t rows, int64_t columns) {
-  return "kernel \"transpose\" outer [" + text(columns) + ", " + text(rows) + "] inner []\n" +
-         buffer(0, "f32", rows * columns, "input") + buffer(1, "f32", rows * columns, "output") +
-         "outer stage\n  v0: f32 = load b0[" + text(columns) + "*i1 + i0]\n  store b1[" +
-         text(rows) + "*i0 + i1] = v0\nend\n";
-}
+using namespace kernel_texts;
 
 struct Loaded {
   std::shared_ptr<const smelt::CpuModule> module;
   std::vector<std::unique_ptr<std::byte[]>> memory;
   std::vector<void*> buffers;
   std::vector<std::byte> scratch;
-  int64_t bytes = 0;
+  int64_t bytes = 0;     // without scratch
+  int64_t elements = 0;  // of the largest buffer
 };
 
 Loaded load(const std::string& source) {
@@ -126,7 +53,8 @@ Loaded load(const std::string& source) {
     loaded.memory.push_back(std::move(memory));
     loaded.buffers.push_back(reinterpret_cast<void*>(address));
     std::memset(loaded.buffers.back(), 1, static_cast<size_t>(bytes));
-    loaded.bytes += bytes;
+    if (buffer.kind != Buffer::Kind::scratch) loaded.bytes += bytes;
+    loaded.elements = std::max(loaded.elements, buffer.elements.known());
   }
   return loaded;
 }
@@ -157,54 +85,99 @@ void memory_copy(benchmark::State& state, int64_t n) {
   state.SetBytesProcessed(state.iterations() * n * 8);
 }
 
-smelt::KernelCode code_of(const smelt::CpuKernel& kernel) {
-  smelt::KernelCode code;
-  code.run = kernel.run;
-  code.units = kernel.units;
-  code.unit_cost = kernel.unit_cost;
-  code.scratch_bytes = kernel.scratch_bytes;
-  code.finish = kernel.finish;
-  code.finish_units = kernel.finish_units;
-  code.partial_bytes = kernel.partial_bytes;
-  return code;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// STREAM's copy with stores past the caches: units of 4 KiB from buffers[0] to buffers[1].
-bool copy_units(void* const* buffers, const int64_t*, const uint64_t*, int64_t begin, int64_t end,
-                std::byte*) {
-  const auto* from = static_cast<const float*>(buffers[0]);
-  auto* to = static_cast<float*>(buffers[1]);
-  for (int64_t i = begin * 1024; i < end * 1024; i += 4)
-    _mm_stream_ps(to + i, _mm_load_ps(from + i));
+// STREAM's copy with stores past the caches.
+double copy_seconds(const std::byte* from, std::byte* to, int64_t bytes) {
+  const auto start = Clock::now();
+  for (int64_t i = 0; i < bytes; i += 16)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm_load_si128(reinterpret_cast<const __m128i*>(from + i)));
   _mm_sfence();
-  return true;
+  return seconds_since(start);
 }
 
-double seconds_of(const smelt::KernelCode& code, const std::vector<void*>& buffers) {
-  const auto start = std::chrono::steady_clock::now();
-  smelt::launch(code, buffers, {});
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+double kernel_seconds(const Loaded& loaded, int64_t begin, int64_t end, std::byte* scratch) {
+  const auto start = Clock::now();
+  loaded.module->kernel(0).run(loaded.buffers.data(), nullptr, nullptr, begin, end, scratch);
+  return seconds_since(start);
 }
 
-void stream(benchmark::State& state, const std::string& source) {
-  Loaded loaded = load(source);
-  const Loaded copied = load(copy_text(loaded.bytes / 8 / 1024 * 1024));
-  smelt::KernelCode copy;
-  copy.run = copy_units;
-  copy.units = copied.bytes / 8192;
-  copy.unit_cost = 1000;
-  const smelt::KernelCode code = code_of(loaded.module->kernel(0));
-  double kernel_best = 1e9, copy_best = 1e9;
-  for (auto _ : state) {
-    kernel_best = std::min(kernel_best, seconds_of(code, loaded.buffers));
-    copy_best = std::min(copy_best, seconds_of(copy, copied.buffers));
+struct Pieces {
+  std::vector<double> kernel, copy;  // seconds of each
+};
+
+// One thread's part: units [begin, end) of the kernel, `step` at a time, each followed by a copy of
+// as many bytes.
+void walk_pieces(const Loaded& loaded, const Loaded& copied, int64_t begin, int64_t end,
+                 int64_t step, Pieces& pieces) {
+  const smelt::CpuKernel& kernel = loaded.module->kernel(0);
+  const int64_t units = kernel.units.known();
+  std::vector<std::byte> scratch(kernel.scratch_bytes + 64);
+  const int64_t half = loaded.bytes / 2 / units * step / 64 * 64;  // read, and as much written
+  auto* from =
+      static_cast<std::byte*>(copied.buffers[0]) + loaded.bytes / 2 / units * begin / 64 * 64;
+  auto* to = static_cast<std::byte*>(copied.buffers[1]) +
+             (from - static_cast<std::byte*>(copied.buffers[0]));
+  for (int64_t unit = begin; unit + step <= end; unit += step, from += half, to += half) {
+    pieces.kernel.push_back(kernel_seconds(loaded, unit, unit + step, scratch.data()));
+    pieces.copy.push_back(copy_seconds(from, to, half));
   }
-  const double kernel_rate = static_cast<double>(loaded.bytes) / kernel_best,
-               copy_rate = static_cast<double>(copied.bytes) / copy_best;
-  state.counters["kernel_GB/s"] = kernel_rate * 1e-9;
-  state.counters["copy_GB/s"] = copy_rate * 1e-9;
-  state.counters["share"] = kernel_rate / copy_rate;
-  state.counters["threads"] = at::get_num_threads();
+}
+
+double middle(std::vector<double>& numbers) {
+  std::nth_element(numbers.begin(), numbers.begin() + numbers.size() / 2, numbers.end());
+  return numbers[numbers.size() / 2];
+}
+
+// Per element of the largest buffer, at its best.
+double in_cache_ns(const std::string& source) {
+  Loaded loaded = load(source);
+  const smelt::CpuKernel& kernel = loaded.module->kernel(0);
+  std::vector<std::byte> scratch(std::max(kernel.scratch_bytes, kernel.partial_bytes) + 64);
+  loaded.buffers.push_back(scratch.data());
+  double best = 1e9;
+  for (int i = 0; i < 2000; ++i)
+    best = std::min(best, kernel_seconds(loaded, 0, kernel.units.known(), scratch.data()));
+  return best * 1e9 / static_cast<double>(loaded.elements);
+}
+
+void stream(benchmark::State& state, const std::string& large, const std::string& small) {
+  Loaded loaded = load(large);
+  const Loaded copied = load(copy_text(loaded.bytes / 8));
+  const int64_t units = loaded.module->kernel(0).units.known(), threads = at::get_num_threads();
+  std::vector<std::byte> partial(loaded.module->kernel(0).partial_bytes + 64);
+  loaded.buffers.push_back(partial.data());
+  const int64_t step = std::max<int64_t>(1, units * (1 << 20) / loaded.bytes);
+  std::vector<Pieces> of_thread(threads);
+  for (auto _ : state) {
+    std::vector<std::thread> running;
+    for (int64_t t = 0; t < threads; ++t)
+      running.emplace_back([&, t] {
+        walk_pieces(loaded, copied, units * t / threads, units * (t + 1) / threads, step,
+                    of_thread[t]);
+      });
+    for (std::thread& thread : running) thread.join();
+  }
+  Pieces all;
+  for (const Pieces& pieces : of_thread) {
+    all.kernel.insert(all.kernel.end(), pieces.kernel.begin(), pieces.kernel.end());
+    all.copy.insert(all.copy.end(), pieces.copy.begin(), pieces.copy.end());
+  }
+  const double kernel = middle(all.kernel), copy = middle(all.copy);
+  const double bytes = static_cast<double>(loaded.bytes) * step / units;
+  const double elements = static_cast<double>(loaded.elements) * step / units;
+  state.counters["kernel_GB/s"] = bytes * threads / kernel * 1e-9;
+  state.counters["copy_GB/s"] = bytes * threads / copy * 1e-9;
+  state.counters["share"] = copy / kernel;
+  state.counters["ns"] = kernel * 1e9 / elements;
+  state.counters["copy_ns"] = copy * 1e9 / elements;
+  state.counters["in_cache_ns"] = in_cache_ns(small);
+  state.counters["threads"] = static_cast<double>(threads);
 }
 
 // A kernel that no earlier one equals, each time: the first buffer grows.
@@ -215,6 +188,25 @@ void compile(benchmark::State& state, const std::string& source) {
     kernel.buffers[0].elements = kernel.buffers[0].elements + 1;
     benchmark::DoNotOptimize(smelt::compile_cpu(one, {}));
   }
+}
+
+void register_streams(int64_t n) {
+  constexpr int64_t kSmall = 1 << 13;
+  auto add = [&](const char* name, const std::string& large, const std::string& small) {
+    benchmark::RegisterBenchmark((std::string("stream/") + name).c_str(), [=](benchmark::State& s) {
+      stream(s, large, small);
+    })->Iterations(3);
+  };
+  add("copy", copy_text(n), copy_text(kSmall));
+  add("add", add_text(n), add_text(kSmall));
+  add("chain", chain_text(n, "f32"), chain_text(kSmall, "f32"));
+  add("chain_bf16", chain_text(n, "bf16"), chain_text(kSmall, "bf16"));
+  add("silu_bf16", silu_bf16_text(n), silu_bf16_text(kSmall));
+  add("gelu", gelu_text(n), gelu_text(kSmall));
+  add("softmax", softmax_text(n / 1000, 1000), softmax_text(8, 1000));
+  add("layer_norm", layer_norm_text(n / 1000, 1000), layer_norm_text(8, 1000));
+  add("sum", sum_text(1, n, false), sum_text(1, kSmall, false));
+  add("column_sum", sum_text(n / 64, 64, true), sum_text(kSmall / 64, 64, true));
 }
 
 void register_all() {
@@ -228,20 +220,10 @@ void register_all() {
                                  [n](benchmark::State& s) { memory_copy(s, n); });
     add(std::string("copy/") + size, copy_text(n));
     add(std::string("add/") + size, add_text(n));
-    add(std::string("silu_bf16/") + size, bf16_text(n));
+    add(std::string("silu_bf16/") + size, silu_bf16_text(n));
     add(std::string("gelu/") + size, gelu_text(n));
   }
-  for (const auto& [name, source] : {std::pair{"copy", copy_text(kLarge)},
-                                     {"add", add_text(kLarge)},
-                                     {"silu_bf16", bf16_text(kLarge)},
-                                     {"gelu", gelu_text(kLarge)},
-                                     {"softmax", softmax_text(kLarge / 1000, 1000)},
-                                     {"sum", sum_text(1, kLarge, false)},
-                                     {"column_sum", sum_text(kLarge / 64, 64, true)}})
-    benchmark::RegisterBenchmark((std::string("stream/") + name).c_str(), [source = source](
-                                                                              benchmark::State& s) {
-      stream(s, source);
-    })->Iterations(10);
+  register_streams(kLarge);
   add("softmax/64x1024", softmax_text(64, 1024));
   add("softmax/1024x64", softmax_text(1024, 64));
   add("layer_norm/64x768", layer_norm_text(64, 768));

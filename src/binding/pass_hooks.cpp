@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/python_function.h>
 #include <torch/csrc/autograd/python_hook.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -10,6 +11,7 @@
 #include <typeinfo>
 
 #include "binding/python_call.h"
+#include "binding/tensors.h"
 #include "capture/dispatch/grad_ops.h"
 
 namespace smelt {
@@ -30,8 +32,19 @@ bool is_named(const T& object, std::string_view name) {
 bool is_python_node(const torch::autograd::Node& node) { return is_named(node, "6PyNodeE"); }
 
 bool has_other_code(torch::autograd::Node& node) {
-  return is_python_node(node) || !node.pre_hooks().empty() || !node.post_hooks().empty() ||
-         !node.retains_grad_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
+  return !node.pre_hooks().empty() || !node.post_hooks().empty() ||
+         node.tensor_post_acc_grad_hooks() != nullptr;
+}
+
+Object context_of(const torch::autograd::Node& node) {
+  return Object::share(static_cast<const torch::autograd::PyNode&>(node).pyobj());
+}
+
+bool is_plain_tuple(PyObject* object) {
+  if (!PyTuple_Check(object)) return is_tensor_object(object);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+    if (!is_tensor_object(PyTuple_GET_ITEM(object, i))) return false;
+  return true;
 }
 
 const PyFunctionTensorPreHook* as_python(const FunctionPreHook& hook) {
@@ -59,7 +72,7 @@ PyObject* nth_value(PyObject* dict, size_t index) {
 bool backward_runs_python(PyObject* outputs) {
   const BackwardReach reach = reach_of(outputs);
   return std::any_of(reach.nodes.begin(), reach.nodes.end(), [](const NodePtr& node) {
-    return has_other_code(*node) || !node->tensor_pre_hooks().empty();
+    return is_python_node(*node) || has_other_code(*node) || !node->tensor_pre_hooks().empty();
   });
 }
 
@@ -67,23 +80,66 @@ std::optional<std::vector<Tensors::PassHooks>> pass_hooks(PyObject* outputs) {
   std::vector<Tensors::PassHooks> found;
   for (const NodePtr& node : reach_of(outputs).nodes) {
     if (has_other_code(*node)) return std::nullopt;
+    if (is_python_node(*node)) found.push_back({{}, {}, context_of(*node)});
     const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node.get());
     for (const auto& hook : node->tensor_pre_hooks()) {
       const PyFunctionTensorPreHook* python = as_python(*hook);
       if (python == nullptr || !PyDict_Check(python->dict)) return std::nullopt;
       found.push_back({leaf ? Object::steal(THPVariable_Wrap(leaf->variable)) : Object(),
-                       Object::share(python->dict)});
+                       Object::share(python->dict),
+                       {}});
     }
   }
   return found;
 }
 
-std::optional<CalledHooks::Called> CalledHooks::next(const OpLog& log, PyObject* function) {
+torch::autograd::Node* node_of(PyObject* context) {
+  return reinterpret_cast<THPFunction*>(context)->cdata.get();
+}
+
+OpLog::Called called_function(std::span<PyObject* const> arguments, PyObject* result) {
+  OpLog::Called called;
+  if (!is_plain_tuple(result)) return called;
+  for (PyObject* argument : arguments)
+    called.inputs.push_back(is_tensor_object(argument) ? THPVariable_Unpack(argument)
+                                                       : at::Tensor());
+  std::vector<at::Tensor> results;
+  collect_tensors(result, results);
+  const auto tracked = std::ranges::find_if(results, &at::Tensor::requires_grad);
+  if (tracked == results.end()) return called;
+  const NodePtr node = tracked->grad_fn();
+  if (!node || !is_python_node(*node)) return called;
+  const Object context = context_of(*node);
+  const auto* function = reinterpret_cast<THPFunction*>(context.get());
+  if (!function || function->dirty_tensors || function->pure_view ||
+      !function->materialize_non_diff_grads || function->boxed_grads_call)
+    return called;
+  called.materializes = function->materialize_grads;
+  called.node = node;
+  return called;
+}
+
+// The engine calls BackwardCFunction.apply(context, *gradients).
+std::optional<CalledHooks::Called> CalledHooks::next(const OpLog& log, PyObject* function,
+                                                     PyObject* const* arguments) {
   const NodePtr node = torch::autograd::get_current_node();
   if (!node) return std::nullopt;
-  const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node.get());
-  size_t index = calls_[node.get()]++;
-  for (const auto& hook : node->tensor_pre_hooks()) {
+  if (!is_python_node(*node) || context_of(*node).get() != arguments[0])
+    return next_hook(log, function, arguments, *node);
+  const std::optional<size_t> item = log.function_of(node.get());
+  if (!item || !PyTuple_CheckExact(arguments[1])) return std::nullopt;
+  Called called;
+  called.hook.function = *item;
+  collect_tensors(arguments[1], called.grads);
+  return called;
+}
+
+std::optional<CalledHooks::Called> CalledHooks::next_hook(const OpLog& log, PyObject* function,
+                                                          PyObject* const* arguments,
+                                                          torch::autograd::Node& node) {
+  const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(&node);
+  size_t index = calls_[&node]++;
+  for (const auto& hook : node.tensor_pre_hooks()) {
     const PyFunctionTensorPreHook* python = as_python(*hook);
     if (python == nullptr) return std::nullopt;
     const auto count = static_cast<size_t>(PyDict_Size(python->dict));
@@ -96,9 +152,13 @@ std::optional<CalledHooks::Called> CalledHooks::next(const OpLog& log, PyObject*
     if ((is_method ? PyMethod_GET_FUNCTION(callee) : callee) != function) return std::nullopt;
     const LogValue tensor =
         leaf ? log.find(leaf->variable)
-             : log.registered_on(node.get(), static_cast<uint32_t>(python->value_idx));
-    if (tensor < 0) return std::nullopt;
-    return Called{tensor, is_method ? 1 : 0};
+             : log.registered_on(&node, static_cast<uint32_t>(python->value_idx));
+    PyObject* grad = arguments[is_method ? 1 : 0];
+    if (tensor < 0 || grad == nullptr || !is_tensor_object(grad)) return std::nullopt;
+    Called called;
+    called.hook.tensor = tensor;
+    called.grads.push_back(THPVariable_Unpack(grad));
+    return called;
   }
   return std::nullopt;
 }

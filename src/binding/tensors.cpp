@@ -243,6 +243,22 @@ smelt::CompileOptions compile_options(std::string_view tuning) {
   return options;
 }
 
+// torch.set_default_dtype for a while.
+class DefaultDtype {
+ public:
+  explicit DefaultDtype(caffe2::TypeMeta dtype) : before_(c10::get_default_dtype()) {
+    if (dtype != before_) c10::set_default_dtype(dtype);
+  }
+  ~DefaultDtype() {
+    if (c10::get_default_dtype() != before_) c10::set_default_dtype(before_);
+  }
+  DefaultDtype(const DefaultDtype&) = delete;
+  DefaultDtype& operator=(const DefaultDtype&) = delete;
+
+ private:
+  const caffe2::TypeMeta before_;
+};
+
 class Log final : public TensorLog {
  public:
   void resume() override { log_.resume(); }
@@ -270,6 +286,8 @@ class Log final : public TensorLog {
   }
   bool is_dynamic(LogValue value) const override { return log_.values()[value].dynamic; }
   bool is_single(LogValue value) const override { return log_.is_single(value); }
+  bool is_whole(LogValue value) const override { return log_.is_whole(value); }
+  bool makes_gradients() const override { return at::GradMode::is_enabled(); }
   size_t position() const override { return log_.items().size(); }
   void rewind(size_t position) override { log_.rewind(position); }
 
@@ -290,6 +308,24 @@ class Log final : public TensorLog {
     std::vector<at::Tensor> tensors;
     collect_tensors(result, tensors);
     return log_.end_call(std::move(item), position, tensors);
+  }
+
+  bool end_function(Call call, std::span<PyObject* const> arguments, PyObject* result) override {
+    auto [item, position] = std::move(calls_[call]);
+    calls_.resize(call);
+    std::vector<at::Tensor> tensors;
+    collect_tensors(result, tensors);
+    return log_.end_function(std::move(item), position, tensors,
+                             called_function(arguments, result));
+  }
+  bool is_function(PyObject* context) const override {
+    return log_.function_of(node_of(context)).has_value();
+  }
+  void meet_saved(PyObject* context, PyObject* saved) override {
+    std::vector<at::Tensor> tensors;
+    collect_tensors(saved, tensors);
+    if (const auto item = log_.function_of(node_of(context)))
+      log_.meet_outputs(log_.items()[*item], tensors);
   }
 
   void keep_numbers() override { log_.keep_numbers(true); }
@@ -325,22 +361,65 @@ class Log final : public TensorLog {
     backward_.reset();
   }
 
+  bool begin_grad(PyObject* outputs, PyObject* seeds, PyObject* inputs, bool keep_graph,
+                  bool create_graph, bool allow_unused) override {
+    std::vector<at::Tensor> from, gradients, to;
+    collect_tensors(outputs, from);
+    collect_tensors(seeds, gradients);
+    collect_tensors(inputs, to);
+    called_ = {};
+    backward_ = log_.begin_grad(from, gradients, to, keep_graph, create_graph, allow_unused);
+    return backward_.has_value();
+  }
+
+  bool end_grad(PyObject* grads) override {
+    std::vector<at::Tensor> tensors;
+    collect_tensors(grads, tensors);
+    const bool ended = log_.end_grad(std::move(*backward_), tensors);
+    backward_.reset();
+    return ended;
+  }
+
+  bool require_grad(PyObject* tensor, bool value) override {
+    return log_.require_grad(THPVariable_Unpack(tensor), value);
+  }
+
+  bool retain_grad(PyObject* tensor) override {
+    return log_.retain_grad(THPVariable_Unpack(tensor));
+  }
+
+  std::vector<Object> retained(PyObject* outputs) const override {
+    std::vector<at::Tensor> from;
+    collect_tensors(outputs, from);
+    std::vector<Object> found;
+    for (const at::Tensor& tensor : log_.retained(from))
+      found.push_back(Object::steal(THPVariable_Wrap(tensor)));
+    return found;
+  }
+
+  bool is_check(LogValue value, bool truth) const override { return log_.is_check(value, truth); }
+
+  bool take_data(PyObject* tensor, PyObject* data) override {
+    return log_.take_data(THPVariable_Unpack(tensor), THPVariable_Unpack(data));
+  }
+
   void note_registration(PyObject* tensor) override {
     log_.note_registration(THPVariable_Unpack(tensor));
   }
 
   bool begin_hook(PyObject* function, PyObject* const* arguments) override {
-    const auto called = called_.next(log_, function);
-    PyObject* grad = called ? arguments[called->argument] : nullptr;
-    if (grad == nullptr || !is_tensor_object(grad)) {
+    const auto called = called_.next(log_, function, arguments);
+    if (!called) {
       log_.give_up(OpTrouble::Kind::autograd, "a hook of unknown origin");
       return false;
     }
-    return log_.begin_hook(called->tensor, THPVariable_Unpack(grad));
+    return log_.begin_hook(called->hook, called->grads);
   }
 
   bool end_hook(PyObject* result) override {
-    return log_.end_hook(result == Py_None ? at::Tensor() : THPVariable_Unpack(result));
+    std::vector<at::Tensor> tensors;
+    collect_tensors(result, tensors);
+    return log_.end_hook(tensors);
   }
 
   std::vector<LogValue> used_inputs() const override {
@@ -365,6 +444,7 @@ class Log final : public TensorLog {
     };
     for (const LogItem& item : log_.items()) {
       use(item);
+      if (item.function) std::ranges::for_each(item.function->items, use);
       for (const LogHook& hook : item.hooks) std::ranges::for_each(hook.items, use);
     }
     return scalars;
@@ -399,6 +479,7 @@ class Log final : public TensorLog {
 
   std::unique_ptr<TensorProgram> finish(const ProgramRequest& request) override {
     std::unique_ptr<TensorProgram> made;
+    const DefaultDtype as_it_was(dtype_);  // the code behind the last op may have changed it
     without_exceptions([&] { made = make_program(request); });
     return made;
   }
@@ -432,6 +513,7 @@ class Log final : public TensorLog {
   }
 
   mutable OpLog log_;
+  const caffe2::TypeMeta dtype_ = c10::get_default_dtype();
   PythonStandIns stand_ins_;
   std::vector<std::pair<LogItem, size_t>> calls_;  // begun, and where
   std::optional<LogItem> backward_;                // begun

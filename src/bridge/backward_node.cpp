@@ -165,6 +165,8 @@ BackwardNode::List BackwardNode::run_log(const List& gradients,
   List wanted, outputs, seeds;
   {
     const at::AutoGradMode grad(true);
+    // The gradients that the forward has dropped were others.
+    for (size_t input : program_->log_.cleared_first()) inputs[input] = at::alias(inputs[input]);
     // Derivatives are those of this function alone, also where one input is computed of another.
     for (size_t input : program_->tracked_inputs_) {
       inputs[input] = at::alias(inputs[input]);

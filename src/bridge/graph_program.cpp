@@ -2,6 +2,8 @@
 
 #include <ATen/SavedTensorHooks.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -83,6 +85,23 @@ Decision graph_is_faster(const Program& program) {
   return Decision::allow();
 }
 
+// Is there an output that a backward pass may start from?
+bool leaves_graph(const OpLog& log, std::span<const LogValue> outputs) {
+  return std::any_of(outputs.begin(), outputs.end(), [&](LogValue output) {
+    return output >= 0 && log.values()[output].kind == LoggedTensor::Kind::result &&
+           log.values()[output].requires_grad;
+  });
+}
+
+bool has_hooks(const OpLog& log, std::span<const LogValue> inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [&](LogValue input) {
+    const at::Tensor tensor = log.tensor(input);
+    return tensor.defined() && tensor.requires_grad() &&
+           (!torch::autograd::impl::hooks(tensor).empty() ||
+            torch::autograd::impl::post_acc_grad_hooks(tensor));
+  });
+}
+
 // A program without generated kernels is op by op what the log is, with more around it.
 Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
                    std::span<const LogValue> outputs, GraphProgram::Want want) {
@@ -100,9 +119,12 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
   if (log_.ops() == 0) return;
   if (want != Want::log) {
     const auto& [inputs, outputs, scalars, examples, numbers, wanted_numbers] = interface;
-    const bool tracked = log_.uses_autograd() && !log_.has_grads();
+    // zero_grad() before a forward whose backward comes later. Hooks see in which order gradients
+    // come, which one node for all of them does not keep.
+    clears_only_ = log_.clears_only() && leaves_graph(log, outputs) && !has_hooks(log, inputs);
+    const bool tracked = log_.uses_autograd() && (!log_.has_grads() || clears_only_);
     Decision decision = can_record(log, inputs, outputs);
-    if (decision && log_.has_grads()) decision = can_step(log, inputs, outputs);
+    if (decision && log_.has_grads() && !tracked) decision = can_step(log, inputs, outputs);
     if (decision && tracked) decision = can_train(log, inputs, outputs, want);
     if (decision && tracked && !numbers.empty())
       decision = Decision::forbid("its results take part in autograd, and a number is read");
@@ -146,6 +168,7 @@ Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> inpu
     const LoggedTensor& value = log.values()[output];
     if (log.is_input_memory(value.memory))
       return Decision::forbid("an output of a step shows an input's memory");
+    if (value.retains_grad) return Decision::forbid("an output of a step has a gradient");
     // Hooks are not called to try it.
     if (value.requires_grad &&
         !(log.is_consumed(output) && (log_.has_hooks() || is_used_up(log.tensor(output)))))
@@ -157,7 +180,7 @@ Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> inpu
 Decision GraphProgram::can_record(const OpLog& log, std::span<const LogValue> inputs,
                                   std::span<const LogValue> outputs) const {
   for (const LogItem& item : log.items())
-    if (item.op == &opaque_op() && !(item.registers_hook && log_.has_backward()))
+    if (item.op == &opaque_op() && !(log_.has_backward() && (item.registers_hook || item.function)))
       return Decision::forbid("it calls autograd or Python code");
   for (const LogItem& item : log.items())
     if (log.ambients()[item.ambient].inference != log.ambients()[0].inference)
@@ -266,6 +289,8 @@ std::vector<at::Tensor> GraphProgram::run(std::vector<at::Tensor> inputs,
                                           std::span<const c10::Scalar> scalars) const {
   LinkedProgram::forget_changes();
   if (training_) {
+    if (clears_only_)
+      for (size_t i : log_.cleared_first()) inputs[i].mutable_grad().reset();
     if (auto outputs = training_->run(inputs, scalars)) return std::move(*outputs);
   }
   if (graph_) {

@@ -69,6 +69,7 @@ class GraphProgram {
   std::optional<RecordedGraph> graph_;
   std::shared_ptr<const TrainingProgram> training_;
   std::vector<size_t> consumed_;  // outputs that require gradients, which nobody can compute
+  bool clears_only_ = false;      // gradients, before a forward that takes part in autograd
   std::string refusal_;
 };
 

@@ -16,12 +16,9 @@
 namespace smelt {
 namespace {
 
-// Ops of smelt's own that stand in logs, of which all is known.
-bool is_own(const OpInfo& op) { return is_grad_op(op) || &op == &expect_op(); }
-
 // A custom op with effects that nobody could put back.
 bool changes_unseen(const OpInfo& op) {
-  return op.is_custom && !is_own(op) && (op.is_mutable || op.traits.effect);
+  return op.is_custom && !is_own_op(op) && (op.is_mutable || op.traits.effect);
 }
 
 bool is_argument(const LogItem& item, LogValue value) {
@@ -120,7 +117,7 @@ LogProgram::LogProgram(const OpLog& log, const Interface& interface)
   const std::vector<bool> live = live_items(log, outputs);
   make_constants(log, live, outputs);
   make_steps(log, live, outputs);
-  note_grads(log, live, inputs);
+  note_grads(log, live, inputs, outputs);
   note_quiet_writes(log, live, inputs);
   find_saved(log, live, inputs);
   for (LogValue value : outputs) {
@@ -213,14 +210,34 @@ LogProgram::Step LogProgram::make_step(const LogItem& item,
   return step;
 }
 
-LogProgram::Hook LogProgram::make_hook(const LogHook& hook) {
-  Hook made{reg(hook.tensor), reg(hook.grad), -1, {}};
-  for (const LogItem& item : hook.items) {
-    made.steps.push_back(make_step(item, {}));
+std::vector<LogProgram::Step> LogProgram::make_inner_steps(const std::vector<LogItem>& items) {
+  std::vector<Step> steps;
+  for (const LogItem& item : items) {
+    steps.push_back(make_step(item, {}));
     for (const LogValue value : item.results)
-      made.steps.back().results.push_back(value < 0 ? -1 : reg(value));
+      steps.back().results.push_back(value < 0 ? -1 : reg(value));
   }
-  made.result = reg(hook.result);
+  return steps;
+}
+
+LogProgram::Hook LogProgram::make_hook(const LogHook& hook) {
+  Hook made{
+      hook.tensor < 0 ? -1 : reg(hook.tensor), static_cast<int32_t>(hook.function), {}, {}, {}};
+  for (const LogValue grad : hook.grads) made.grads.push_back(grad < 0 ? -1 : reg(grad));
+  made.steps = make_inner_steps(hook.items);
+  for (const LogValue value : hook.results) made.results.push_back(value < 0 ? -1 : reg(value));
+  return made;
+}
+
+std::shared_ptr<const LogProgram::Function> LogProgram::make_function(const LogFunction& function,
+                                                                      size_t item) {
+  auto made = std::make_shared<Function>();
+  made->id = static_cast<int32_t>(item);
+  made->differentiable = function.differentiable;
+  made->materializes = function.materializes;
+  for (const LogValue value : function.inputs) made->inputs.push_back(value < 0 ? -1 : reg(value));
+  made->steps = make_inner_steps(function.items);
+  for (const LogValue value : function.outputs) made->outputs.push_back(reg(value));
   return made;
 }
 
@@ -254,9 +271,10 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) continue;
     const LogItem& item = log.items()[i];
-    // Hooks take what they need while the pass runs.
-    Step step =
-        make_step(item, item.hooks.empty() ? last_uses[i] : std::vector<std::vector<bool>>());
+    // Hooks and functions take what they need while they run.
+    const bool is_simple = item.hooks.empty() && !item.function;
+    Step step = make_step(item, is_simple ? last_uses[i] : std::vector<std::vector<bool>>());
+    if (item.function) step.function = make_function(*item.function, i);
     for (const LogHook& hook : item.hooks) step.hooks.push_back(make_hook(hook));
     has_hooks_ = has_hooks_ || !item.hooks.empty();
     items_ = std::max(items_, static_cast<size_t>(item.number + 1));
@@ -279,7 +297,7 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
     for (LogValue value : item.written)
       fails_cleanly_ = fails_cleanly_ && !log.is_input_memory(log.values()[value].memory);
     if (changes_unseen(*item.op) || is_grad_op(*item.op)) fails_cleanly_ = false;
-    if (item.random || (item.op->is_custom && !is_own(*item.op))) {
+    if (item.random || (item.op->is_custom && !is_own_op(*item.op))) {
       for (const c10::IValue& argument : item.arguments)
         if (argument.isGenerator()) draw_from(argument.toGenerator());
       for (LogValue value : item.results)
@@ -345,8 +363,12 @@ void LogProgram::note_quiet_writes(const OpLog& log, const std::vector<bool>& li
 
 // Inputs whose gradients the program sets, and those that it drops before anything else.
 void LogProgram::note_grads(const OpLog& log, const std::vector<bool>& live,
-                            std::span<const LogValue> inputs) {
+                            std::span<const LogValue> inputs, std::span<const LogValue> outputs) {
   bool first = true;
+  const bool goes_on = std::any_of(outputs.begin(), outputs.end(), [&](LogValue output) {
+    return output >= 0 && log.values()[output].kind == LoggedTensor::Kind::result &&
+           log.values()[output].requires_grad && !log.is_consumed(output);
+  });
   const auto note = [&](LogValue value, std::vector<size_t>& list) {
     const auto at = std::find(inputs.begin(), inputs.end(), value);
     const auto index = static_cast<size_t>(at - inputs.begin());
@@ -357,10 +379,16 @@ void LogProgram::note_grads(const OpLog& log, const std::vector<bool>& live,
     if (!live[i]) continue;
     const LogItem& item = log.items()[i];
     const bool sets = item.op == &set_grad_op();
-    if (sets && first && item.slots.size() == 1) note(item.slots[0].values[0], cleared_first_);
+    const bool clears = sets && first && item.slots.size() == 1;
+    if (clears) note(item.slots[0].values[0], cleared_first_);
+    if (!clears && (is_grad_op(*item.op) || item.op == &grad_op())) clears_only_ = false;
     first = first && sets;
     has_grads_ = has_grads_ || is_grad_op(*item.op);
     if (sets) note(item.slots[0].values[0], grad_owners_);
+    if (item.op == &grad_op()) {
+      has_backward_ = true;
+      has_grads_ = has_grads_ || !goes_on;
+    }
     if (item.op != &backward_op()) continue;
     has_backward_ = true;
     for (LogValue leaf : item.slots[2].values) note(leaf, grad_owners_);

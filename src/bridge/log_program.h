@@ -8,6 +8,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <iosfwd>
+#include <memory>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/number.h"
+#include "bridge/followed_function.h"
 #include "bridge/quiet_writes.h"
 #include "capture/dispatch/op_ambient.h"
 #include "capture/dispatch/op_log.h"
@@ -54,10 +56,12 @@ class LogProgram {
   bool uses_autograd() const { return uses_autograd_; }
   // Some op changes a tensor in place.
   bool writes() const { return writes_; }
-  // It runs the autograd engine, or sets gradients.
+  // It sets gradients, or has a use of its own for all that it computes: none of its results takes
+  // part in autograd.
   bool has_grads() const { return has_grads_; }
+  // It runs the autograd engine.
   bool has_backward() const { return has_backward_; }
-  // One of its backward passes calls hooks.
+  // One of its backward passes calls hooks or custom functions.
   bool has_hooks() const { return has_hooks_; }
   // A run for which something does not hold is none: Mispredicted.
   bool expects() const { return expects_; }
@@ -65,6 +69,8 @@ class LogProgram {
   const std::vector<size_t>& quietly_written() const { return quietly_written_; }
   // Inputs whose gradients are set or dropped.
   const std::vector<size_t>& grad_owners() const { return grad_owners_; }
+  // That is all it does to gradients.
+  bool clears_only() const { return clears_only_; }
   // Inputs whose gradients are dropped before anything else is done.
   const std::vector<size_t>& cleared_first() const { return cleared_first_; }
   size_t ops() const { return steps_.size(); }
@@ -90,9 +96,20 @@ class LogProgram {
     uint32_t index;  // into scalars_, and behind them numbers_
   };
   struct Step;
-  // What a hook does to a gradient, under a recorder.
+  // What a hook does to a gradient, or the backward of a custom function to several, under a
+  // recorder.
   struct Hook {
-    int32_t tensor, grad, result;  // registers
+    int32_t tensor;                       // register; -1: a function's
+    int32_t function;                     // Function::id
+    std::vector<int32_t> grads, results;  // registers; -1: none
+    std::vector<Step> steps;
+  };
+  // A custom function as ops, likewise.
+  struct Function {
+    int32_t id;
+    std::vector<int32_t> inputs, outputs;  // registers; one input for each argument, -1: no tensor
+    std::vector<bool> differentiable;      // outputs
+    bool materializes;
     std::vector<Step> steps;
   };
   struct Step {
@@ -106,6 +123,7 @@ class LogProgram {
     bool is_expectation = false;
     bool registers_hook = false;
     std::vector<Hook> hooks = {};
+    std::shared_ptr<const Function> function = {};
   };
   struct Constant {
     int32_t reg;
@@ -117,9 +135,12 @@ class LogProgram {
   struct State {
     std::vector<at::Tensor> registers;
     std::span<const c10::Scalar> scalars;
-    std::vector<c10::Scalar> items;                   // by LogItem::number
-    std::vector<std::optional<c10::Scalar>> numbers;  // as numbers_, where it has been asked for
+    std::vector<c10::Scalar> items;                      // by LogItem::number
+    std::vector<std::optional<c10::Scalar>> numbers;     // as numbers_, where it has been asked for
+    std::unordered_map<int32_t, const Hook*> backwards;  // by Function::id, while a pass runs
+    std::vector<c10::intrusive_ptr<FollowedFunction>> functions;  // that were called
   };
+  class FunctionCall;
   struct Saved {
     std::vector<std::pair<at::Tensor, at::Tensor>> contents;  // a tensor and what was in it
     std::vector<std::pair<at::Tensor, at::Tensor>> grads;     // a tensor and its gradient
@@ -132,6 +153,8 @@ class LogProgram {
   // Without its results. `last`: by slot, what nobody reads after it; empty: nothing.
   Step make_step(const LogItem& item, const std::vector<std::vector<bool>>& last);
   Hook make_hook(const LogHook& hook);
+  std::vector<Step> make_inner_steps(const std::vector<LogItem>& items);
+  std::shared_ptr<const Function> make_function(const LogFunction& function, size_t item);
   void make_constants(const OpLog& log, const std::vector<bool>& live,
                       std::span<const LogValue> outputs);
   std::vector<bool> live_items(const OpLog& log, std::span<const LogValue> outputs) const;
@@ -143,8 +166,8 @@ class LogProgram {
   int32_t number_of(ScalarId id) const;
   void note_quiet_writes(const OpLog& log, const std::vector<bool>& live,
                          std::span<const LogValue> inputs);
-  void note_grads(const OpLog& log, const std::vector<bool>& live,
-                  std::span<const LogValue> inputs);
+  void note_grads(const OpLog& log, const std::vector<bool>& live, std::span<const LogValue> inputs,
+                  std::span<const LogValue> outputs);
   c10::Scalar evaluate(State& state, uint32_t number) const;
   c10::Scalar operand(State& state, const NumberStep::Operand& operand) const;
   c10::Scalar scalar(State& state, uint32_t index) const;
@@ -164,7 +187,10 @@ class LogProgram {
   void steps(State& state, OpAmbientScope* ambient) const;
   void execute(const Step& step, State& state, std::vector<c10::IValue>& stack) const;
   void call(const Step& step, State& state, std::vector<c10::IValue>& stack) const;
-  at::Tensor run_hook(const Hook& hook, State& state, const at::Tensor& grad) const;
+  void run_inner(const std::vector<Step>& steps, State& state) const;
+  std::vector<at::Tensor> run_hook(const Hook& hook, State& state,
+                                   const std::vector<at::Tensor>& grads) const;
+  std::vector<at::Tensor> call_function(const Function& function, State& state) const;
   std::vector<at::Tensor> start(std::vector<at::Tensor> inputs, Mode mode) const;
   std::vector<at::Tensor> results(State& state) const;
 
@@ -196,6 +222,7 @@ class LogProgram {
   bool has_grads_ = false;
   bool has_backward_ = false;
   bool has_hooks_ = false;
+  bool clears_only_ = true;
   bool expects_ = false;
 };
 

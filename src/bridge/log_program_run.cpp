@@ -3,11 +3,13 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/lift_fresh.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 
 #include "base/counters.h"
 #include "base/error.h"
+#include "bridge/followed_function.h"
 #include "bridge/generator_states.h"
 #include "bridge/linked_program.h"
 #include "bridge/log_program.h"
@@ -114,29 +116,91 @@ void LogProgram::read_number(const Step& step, State& state, const at::Tensor& t
   number = stack[0].toScalar();
 }
 
-at::Tensor LogProgram::run_hook(const Hook& hook, State& state, const at::Tensor& grad) const {
-  state.registers[hook.grad] = grad;
+// What code that PyTorch called back did.
+void LogProgram::run_inner(const std::vector<Step>& steps, State& state) const {
   Stack stack;
-  for (const Step& step : hook.steps) {
+  for (const Step& step : steps) {
     OpAmbientScope ambient(OpAmbient::current());
     ambient.enter(ambients_[step.ambient]);
     execute(step, state, stack);
   }
-  return state.registers[hook.result];
 }
 
-// Real tensors have their hooks, twins get what those did.
+std::vector<at::Tensor> LogProgram::run_hook(const Hook& hook, State& state,
+                                             const std::vector<at::Tensor>& grads) const {
+  for (size_t i = 0; i < hook.grads.size(); ++i) {
+    if ((hook.grads[i] >= 0) != grads.at(i).defined())
+      throw Error("another gradient is there than when the code was traced");
+    if (hook.grads[i] >= 0) state.registers[hook.grads[i]] = grads[i];
+  }
+  run_inner(hook.steps, state);
+  std::vector<at::Tensor> results;
+  for (const int32_t result : hook.results)
+    results.push_back(result < 0 ? at::Tensor() : state.registers[result]);
+  return results;
+}
+
+class LogProgram::FunctionCall final : public FollowedFunction {
+ public:
+  FunctionCall(const LogProgram& program, const Function& function, State& state)
+      : program_(program), function_(function), state_(state) {}
+
+  std::vector<at::Tensor> forward() override {
+    program_.run_inner(function_.steps, state_);
+    std::vector<at::Tensor> outputs;
+    for (const int32_t output : function_.outputs) outputs.push_back(state_.registers[output]);
+    return outputs;
+  }
+
+  // One for each input that is a tensor.
+  std::vector<at::Tensor> backward(const std::vector<at::Tensor>& grads) override {
+    const auto found = state_.backwards.find(function_.id);
+    if (found == state_.backwards.end()) throw Error("a custom function that was not followed");
+    std::vector<at::Tensor> results = program_.run_hook(*found->second, state_, grads);
+    results.resize(std::max(results.size(), function_.inputs.size()));
+    std::vector<at::Tensor> wanted;
+    for (size_t i = 0; i < function_.inputs.size(); ++i)
+      if (function_.inputs[i] >= 0) wanted.push_back(results[i]);
+    return wanted;
+  }
+
+ private:
+  const LogProgram& program_;
+  const Function& function_;
+  State& state_;
+};
+
+std::vector<at::Tensor> LogProgram::call_function(const Function& function, State& state) const {
+  std::vector<at::Tensor> inputs;
+  for (const int32_t input : function.inputs)
+    if (input >= 0) inputs.push_back(state.registers[input]);
+  auto call = c10::make_intrusive<FunctionCall>(*this, function, state);
+  state.functions.push_back(call);
+  return apply_followed(call, inputs, function.differentiable, function.materializes);
+}
+
+// Real tensors have their hooks and functions, twins get what those did.
 void LogProgram::call(const Step& step, State& state, Stack& stack) const {
+  if (!Recorder::current()) return step.op.callBoxed(&stack);
+  if (step.function) {
+    stack.assign(1, call_function(*step.function, state));
+    return;
+  }
+  if (step.hooks.empty()) return step.op.callBoxed(&stack);
   std::vector<std::pair<at::Tensor, unsigned>> hooked;
-  if (Recorder::current())
-    for (const Hook& hook : step.hooks) {
-      const at::Tensor tensor = state.registers[hook.tensor];
-      const auto run = [this, &state, called = &hook](const at::Tensor& grad) -> at::Tensor {
-        return run_hook(*called, state, grad);
-      };
-      hooked.emplace_back(tensor, tensor.register_hook(run));
+  for (const Hook& hook : step.hooks) {
+    if (hook.tensor < 0) {
+      state.backwards[hook.function] = &hook;
+      continue;
     }
+    const at::Tensor tensor = state.registers[hook.tensor];
+    const auto run = [this, &state, called = &hook](const at::Tensor& grad) -> at::Tensor {
+      return run_hook(*called, state, {grad}).at(0);
+    };
+    hooked.emplace_back(tensor, tensor.register_hook(run));
+  }
   step.op.callBoxed(&stack);
+  state.backwards.clear();
   for (const auto& [tensor, place] : hooked) tensor.remove_hook(place);
 }
 
@@ -221,7 +285,9 @@ std::vector<at::Tensor> LogProgram::start(std::vector<at::Tensor> inputs, Mode m
 
 LogProgram::State LogProgram::begin(std::vector<at::Tensor> inputs,
                                     std::span<const c10::Scalar> scalars, Mode mode) const {
-  State state{start(std::move(inputs), mode), scalars, {}, {}};
+  State state;
+  state.registers = start(std::move(inputs), mode);
+  state.scalars = scalars;
   state.items.resize(items_);
   state.numbers.resize(numbers_.size());
   return state;
@@ -278,6 +344,10 @@ std::vector<at::Tensor> LogProgram::replay(std::vector<at::Tensor> twins,
   refuse_ops_on_numbers();
   OpAmbientScope ambient(ambients_[0]);
   State state = begin(std::move(twins), scalars, Mode::replay);
+  // What is recorded behind this can't ask for a backward pass any more.
+  const auto end = c10::make_scope_exit([&] {
+    for (const auto& function : state.functions) function->end();
+  });
   steps(state, &ambient);
   return results(state);
 }

@@ -83,7 +83,9 @@ class LeafRecording {
 Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& inputs,
                       std::span<const c10::Scalar> numbers,
                       const std::vector<at::Tensor>& gradients, const std::vector<bool>& used) {
-  LeafRecording recording({}, inputs, numbers);
+  RecorderOptions options;
+  options.generators = program.generators();
+  LeafRecording recording(std::move(options), inputs, numbers);
   const std::vector<at::Tensor>& twins = recording.twins;
   std::vector<at::Tensor> wanted, seeds, tracked;
   std::vector<at::Tensor> seed_twins;
@@ -113,6 +115,7 @@ Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& 
 
 Recorded record_step(const LogProgram& program, const std::vector<at::Tensor>& inputs) {
   RecorderOptions options;
+  options.generators = program.generators();
   options.grads_are_known = true;
   options.grad_owners = program.grad_owners();
   LeafRecording recording(std::move(options), inputs, program.scalar_examples());

@@ -20,11 +20,15 @@ std::span<const Meaning> scatter_meanings();  // writes into views, gradients, s
 std::span<const Meaning> update_meanings();   // index_add, index_copy, gradients of gathers
 std::span<const Meaning> scan_meanings();     // cumsum, cumprod
 std::span<const Meaning> pad_meanings();      // pads, nearest upsampling, pixel shuffles
-std::span<const Meaning> pool_meanings();     // averages and maxima of windows
+std::span<const Meaning> pad_gradient_meanings();
+std::span<const Meaning> search_meanings();  // bucketize, searchsorted
+std::span<const Meaning> unfold_meanings();  // im2col, col2im
+std::span<const Meaning> pool_meanings();    // averages and maxima of windows
 std::span<const Meaning> adaptive_pool_meanings();
-std::span<const Meaning> interpolate_meanings();  // linear, cubic; gradients of nearest upsampling
-std::span<const Meaning> factory_meanings();      // full, arange, eye, *_like, new_*
-std::span<const Meaning> reduce_meanings();  // sum, prod, amax, max, argmax, any, nansum, trace
+std::span<const Meaning> interpolate_meanings();  // linear, cubic
+std::span<const Meaning> interpolate_gradient_meanings();
+std::span<const Meaning> factory_meanings();  // full, arange, eye, *_like, new_*
+std::span<const Meaning> reduce_meanings();   // sum, prod, amax, max, argmax, any, nansum, trace
 
 // Decompositions.
 std::span<const Meaning> norm_decompositions();  // layer and group norm

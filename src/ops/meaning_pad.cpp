@@ -1,5 +1,6 @@
 // Pads, nearest-neighbour upsampling and pixel shuffles: images read at computed pixels.
 #include "ops/element.h"
+#include "ops/interpolation.h"
 #include "ops/meaning_families.h"
 
 namespace smelt {
@@ -56,31 +57,14 @@ Index reflected(ElementQuery& q, const Index& index, const Size& size) {
   return q.builder().as_index(place.value);
 }
 
-enum class Nearest : uint8_t { classic, exact };
-
-// The source pixel, by the same single-precision arithmetic as torch's.
-Index nearest_pixel(ElementQuery& q, Nearest form, const Index& index, int64_t input,
-                    int64_t output, double scale_factor) {
-  if (form == Nearest::classic && output == input) return index;
-  if (form == Nearest::classic && output == 2 * input) return quotient(index, 2, q.extents());
-  const float scale = scale_factor > 0 ? static_cast<float>(1 / scale_factor)
-                                       : static_cast<float>(input) / static_cast<float>(output);
-  const Expr pixel = q.index_value(index);
-  const Expr source =
-      form == Nearest::classic
-          ? pixel.to(DType::f32) * static_cast<double>(scale)
-          : ((pixel.to(DType::f64) + 0.5) * static_cast<double>(scale)).to(DType::f32);
-  const Expr place = min(floor(source).to(DType::i64), static_cast<double>(input - 1));
-  return q.builder().as_index(place.value);
-}
-
 // upsample_nearest*(self, output_size, scales...)
 template <Nearest form>
 Expr upsample_nearest(ElementQuery& q) {
   Indices place = q.at();
   for (size_t d = 2; d < place.size(); ++d) {
-    place[d] = nearest_pixel(q, form, place[d], q.type(0).sizes[d].known(),
-                             q.result().sizes[d].known(), q.number(d, 0));
+    const Expr pixel = nearest_pixel(q, form, place[d], q.type(0).sizes[d].known(),
+                                     q.result().sizes[d].known(), q.number(d, 0));
+    place[d] = q.builder().as_index(pixel.value);
   }
   return q.load(q.value(0), place);
 }
@@ -127,9 +111,12 @@ Decision allows_shuffle(const NodeReader& q) {
   return Decision::allow();
 }
 
-Decision has_elements(const NodeReader& q) {
-  if (all_certainly_positive(q.type(0).sizes)) return Decision::allow();
-  return Decision::forbid("a pad around nothing");
+// Rows of f16 and bf16 would be gathered one by one.
+Decision allows_mirror_pad(const NodeReader& q) {
+  if (!all_certainly_positive(q.type(0).sizes)) return Decision::forbid("a pad around nothing");
+  if (q.result().strides.back().is(1) && loops::is_half(q.result().dtype))
+    return Decision::forbid("pixels of two bytes");
+  return Decision::allow();
 }
 
 constexpr Meaning gathering(std::string_view name, ElementRule rule,
@@ -142,10 +129,10 @@ constexpr ElementRule kExact = upsample_nearest<Nearest::exact>;
 
 constexpr Meaning kRows[] = {
     with_numbers(gathering("aten::constant_pad_nd", constant_pad, allows_constant_pad), {2}),
-    gathering("aten::reflection_pad1d", mirror_pad<reflected>, has_elements),
-    gathering("aten::reflection_pad2d", mirror_pad<reflected>, has_elements),
-    gathering("aten::replication_pad1d", mirror_pad<clamped_index>, has_elements),
-    gathering("aten::replication_pad2d", mirror_pad<clamped_index>, has_elements),
+    gathering("aten::reflection_pad1d", mirror_pad<reflected>, allows_mirror_pad),
+    gathering("aten::reflection_pad2d", mirror_pad<reflected>, allows_mirror_pad),
+    gathering("aten::replication_pad1d", mirror_pad<clamped_index>, allows_mirror_pad),
+    gathering("aten::replication_pad2d", mirror_pad<clamped_index>, allows_mirror_pad),
     gathering("aten::_upsample_nearest_exact1d", kExact, allows_upsample),
     gathering("aten::_upsample_nearest_exact2d", kExact, allows_upsample),
     gathering("aten::_upsample_nearest_exact3d", kExact, allows_upsample),

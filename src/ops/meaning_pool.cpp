@@ -1,6 +1,7 @@
 // Pooling. A window that slides is written out, element by element; windows that lie side by side
 // are dimensions of a view, which is reduced.
 #include <algorithm>
+#include <limits>
 
 #include "ops/decompose.h"
 #include "ops/element.h"
@@ -233,6 +234,7 @@ UpdatedElement max_gradient(ElementQuery& q) {
 Decision allows_max_gradient(const NodeReader& q) {
   if (q.result().strides != contiguous_strides(q.result().sizes))
     return Decision::forbid("channels are next to each other");
+  if (loops::is_half(q.result().dtype)) return Decision::forbid("each sum would be rounded");
   return Decision::allow();
 }
 
@@ -251,9 +253,86 @@ bool average_apart(DecomposeQuery& q) {
   return average_side_by_side(q, *windows, divisor_of(q, 5).given.value_or(offsets_in(*windows)));
 }
 
+// --- maxima with their places in the image ---
+
+// The steps of a window along a dimension, as numbers that are added to a place.
+Term counted(DecomposeQuery& q, const Window& w, int64_t times) {
+  const Term number =
+      write(q, "aten::arange", {Size(w.output), DType::f32, None{}, q.result().device, None{}});
+  return number * static_cast<double>(w.stride * times) - static_cast<double>(w.pad * times);
+}
+
+// The element that each window has at an offset; beside the image -infinity. What is padded is the
+// part of the image that windows have there, so that it has the result's domain.
+Term at_offset(DecomposeQuery& q, const Windows& windows, const std::vector<int64_t>& offset) {
+  Term x = argument(q, 0);
+  ArgList pads;
+  for (size_t d = windows.size(); d-- > 0;) {
+    const Window& w = windows[d];
+    const int64_t first = offset[d] * w.dilation - w.pad;  // of the first window
+    const int64_t before = first < 0 ? (w.stride - 1 - first) / w.stride : 0;
+    const int64_t begin = std::min(before * w.stride + first, w.input);
+    const int64_t count = (w.input - begin + w.stride - 1) / w.stride;
+    const auto dim = static_cast<int64_t>(x.type().sizes.size() - windows.size() + d);
+    x = write(q, "aten::slice.Tensor",
+              {x.ref(), Size(dim), Size(begin), Size(w.input), Size(w.stride)});
+    pads.emplace_back(Size(before));
+    pads.emplace_back(Size(w.output - before - count));
+  }
+  const double nothing = -std::numeric_limits<double>::infinity();
+  x = write(q, "aten::constant_pad_nd", {x.ref(), std::move(pads), nothing});
+  return cast(x, accumulate_of(q.type(0).dtype));
+}
+
+// Places are computed as floats, which are as wide as the elements: no image is larger than they
+// count.
+constexpr int64_t kMostPlaces = int64_t{1} << 24;
+// Each element of a window is five nodes.
+constexpr int64_t kMostCompared = 16;
+
+bool finds_places(const DecomposeQuery& q, const std::optional<Windows>& windows) {
+  if (!windows || offsets_in(*windows) > kMostCompared || !is_plain_float(q.type(0))) return false;
+  if ((*windows)[0].input * (*windows)[1].input >= kMostPlaces) return false;
+  return std::ranges::none_of(*windows,
+                              [](const Window& w) { return w.dilation > 1 && w.pad > 0; });
+}
+
+// Each element of a window is compared with the largest before it; of equal ones the first counts,
+// and of NaN the last. Where there is nothing but -infinity that is the first inside the image.
+bool max_pool_places(DecomposeQuery& q, const Windows& windows) {
+  const Window &high = windows[0], &wide = windows[1];
+  const Term rows = unsqueeze(counted(q, high, wide.input), 1), columns = counted(q, wide, 1);
+  const Term start = rows + columns;
+  const auto inside = [&](Term x) { return write(q, "aten::clamp_min", {x.ref(), 0}); };
+  Term behind = inside(rows) + inside(columns) - start, most{};
+  each_offset(kernels_of(windows), [&](const std::vector<int64_t>& offset) {
+    const Term element = at_offset(q, windows, offset);
+    if (most.q == nullptr) {
+      most = element;
+      return;
+    }
+    const Term more = write(q, "aten::gt.Tensor", {element.ref(), most.ref()});
+    const Term is_nan = write(q, "aten::isnan", {element.ref()});
+    const Term hit = write(q, "aten::logical_or", {more.ref(), is_nan.ref()});
+    const int64_t steps = offset[0] * high.dilation * wide.input + offset[1] * wide.dilation;
+    behind =
+        write(q, "aten::where.ScalarSelf", {hit.ref(), static_cast<double>(steps), behind.ref()});
+    most = select(hit, element, most);
+  });
+  if (behind.type().sizes != q.result(1).sizes) return false;  // windows of one element
+  give(q, 0, most);
+  give(q, 1, cast(start + behind, DType::i64));
+  return true;
+}
+
 // The values only: of windows side by side by a reduction, else by an op that has no indices.
 bool max_pool_values(DecomposeQuery& q) {
-  if (!is_wanted(q, 0) || is_wanted(q, 1)) return false;
+  if (is_wanted(q, 1)) {
+    if (!is_wanted(q, 0) || !q.type(0).sizes.back().is_known()) return false;
+    const auto windows = windows_of(q, kMaxArgs, q.type(0), q.result(), 2);
+    return finds_places(q, windows) && max_pool_places(q, *windows);
+  }
+  if (!is_wanted(q, 0)) return false;
   const auto windows = windows_of(q, kMaxArgs, q.type(0), q.result(), 2);
   if (lie_side_by_side(windows)) {
     Dims inside;

@@ -187,6 +187,66 @@ Decision adaptive_pool_backward(ShapeQuery& q) {
   return push_gradient(q, input, sizes, format, spatial);
 }
 
+// im2col and col2im: (.., kernel_size, dilation, padding, stride), the first at argument `first`.
+// How many windows there are in an image of these sizes; nothing where there are none.
+std::optional<Size> column_count(const ShapeQuery& q, size_t first, std::span<const Size> image) {
+  SymbolTable& s = q.symbols();
+  std::vector<Sizes> lists;
+  for (size_t i = 0; i < 4; ++i) {
+    const std::optional<Sizes> list = window_list(q, first + i, 2, {});
+    if (!list) return std::nullopt;
+    lists.push_back(*list);
+  }
+  Size count = 1;
+  for (size_t d = 0; d < 2; ++d) {
+    const Size &kernel = lists[0][d], &dilation = lists[1][d], &pad = lists[2][d],
+               &stride = lists[3][d];
+    if (less(s, kernel, 1) || less(s, dilation, 1) || less(s, pad, 0) || less(s, stride, 1))
+      return std::nullopt;
+    const Size room = image[d] + pad * 2 - dilation * (kernel - 1) - 1;
+    if (less(s, room, 0)) return std::nullopt;
+    count = count * (floor_div(room, stride) + 1);
+  }
+  return count;
+}
+
+// im2col(self, ..)
+Decision im2col(ShapeQuery& q) {
+  const TensorType self = q.tensor(0);
+  const bool fits = (self.rank() == 3 || self.rank() == 4) && !is_empty(q.symbols(), self.sizes);
+  if (!fits || !takes(kFloats, self.dtype)) return Decision::forbid("no rule for this input");
+  const std::optional<Size> count = column_count(q, 1, std::span(self.sizes).last(2));
+  const std::optional<Sizes> kernel = window_list(q, 1, 2, {});
+  if (!count || !kernel) return Decision::forbid("the windows do not fit");
+  Sizes sizes(self.sizes.begin(), self.sizes.end() - 2);
+  sizes.back() = sizes.back() * (*kernel)[0] * (*kernel)[1];
+  sizes.push_back(*count);
+  q.push(fresh_like(self, std::move(sizes)));
+  return Decision::allow();
+}
+
+// col2im(self, output_size, ..)
+Decision col2im(ShapeQuery& q) {
+  SymbolTable& s = q.symbols();
+  const TensorType self = q.tensor(0);
+  const Sizes image = q.sizes(1);
+  const bool fits = (self.rank() == 2 || self.rank() == 3) && !is_empty(s, self.sizes);
+  if (!fits || !takes(kFloats, self.dtype) || image.size() != 2 || less(s, image[0], 1) ||
+      less(s, image[1], 1))
+    return Decision::forbid("no rule for this input");
+  const std::optional<Size> count = column_count(q, 2, image);
+  const std::optional<Sizes> kernel = window_list(q, 2, 2, {});
+  if (!count || !kernel || !equal(s, self.sizes.back(), *count))
+    return Decision::forbid("the windows do not fit");
+  const Size area = (*kernel)[0] * (*kernel)[1];
+  Sizes sizes(self.sizes.begin(), self.sizes.end() - 1);
+  if (!equal(s, modulo(sizes.back(), area), 0)) return Decision::forbid("no whole windows");
+  sizes.back() = floor_div(sizes.back(), area);
+  sizes.insert(sizes.end(), image.begin(), image.end());
+  q.push(fresh_like(self, std::move(sizes)));
+  return Decision::allow();
+}
+
 constexpr Format kSuggested = Format::suggested;
 constexpr Format kPlain = Format::contiguous;
 
@@ -203,6 +263,8 @@ constexpr OpRow kRows[] = {
     {"aten::avg_pool2d_backward", average_pool_backward<2, kSuggested>},
     {"aten::avg_pool3d", average_pool<3, kPlain>},
     {"aten::avg_pool3d_backward", average_pool_backward<3, kPlain>},
+    {"aten::col2im", col2im},
+    {"aten::im2col", im2col},
     {"aten::max_pool2d", max_pool_values},
     {"aten::max_pool2d_with_indices", max_pool<2>},
     {"aten::max_pool2d_with_indices_backward", max_pool_backward<2>},

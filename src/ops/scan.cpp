@@ -1,4 +1,4 @@
-// Ops along one dimension that keep it: cumulative sums, softmax, sorting.
+// Ops along one dimension that keep it: cumulative sums, softmax, sorting, searches.
 #include "ops/families.h"
 #include "ops/layout.h"
 #include "ops/promotion.h"
@@ -104,17 +104,38 @@ Decision topk(ShapeQuery& q) {
   return Decision::allow();
 }
 
+// A place for each value: (rows, values) at these arguments, out_int32 at the third.
+template <size_t rows, size_t value>
+Decision search(ShapeQuery& q) {
+  if (!q.is_tensor(rows) || !q.is_tensor(value)) return Decision::forbid("one number");
+  SymbolTable& s = q.symbols();
+  const TensorType sorted = q.tensor(rows), values = q.tensor(value);
+  if (!takes(kNumbers, sorted.dtype) || sorted.dtype != values.dtype || sorted.rank() == 0 ||
+      sorted.device != values.device)
+    return Decision::forbid("no rule for these operands");
+  if (sorted.rank() > 1) {
+    const std::span<const Size> lead(sorted.sizes.data(), sorted.sizes.size() - 1);
+    if (values.rank() != sorted.rank() ||
+        !equal(s, lead, std::span(values.sizes).first(lead.size())))
+      return Decision::forbid("the rows do not fit");
+  }
+  q.push(fresh(q.boolean(2) ? DType::i32 : DType::i64, values.device, values.sizes));
+  return Decision::allow();
+}
+
 constexpr OpRow kRows[] = {
     {"aten::_log_softmax", softmax},
     {"aten::_log_softmax_backward_data", softmax_backward},
     {"aten::_safe_softmax", safe_softmax},
     {"aten::_softmax", softmax},
     {"aten::_softmax_backward_data", softmax_backward},
+    {"aten::bucketize.Tensor", search<1, 0>},
     {"aten::cummax", cumulative_extreme},
     {"aten::cummin", cumulative_extreme},
     {"aten::cumprod", cumulative},
     {"aten::cumsum", cumulative},
     {"aten::logcumsumexp", logcumsumexp},
+    {"aten::searchsorted.Tensor", search<0, 1>},
     {"aten::sort", sort<1>},
     {"aten::sort.stable", sort<2>},
     {"aten::topk", topk},

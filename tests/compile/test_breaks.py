@@ -193,24 +193,24 @@ def break_in_a_handler(x):
     return y + 1
 
 
-def closed_late(x):
+def ends_badly(x):
     try:
         yield x / 2
     finally:
-        x.sum()
+        raise ValueError("nobody gets this")
 
 
 @breaks("generator", "halves = None")
 def dropped_generator(x):
     y = x * 2
-    halves = closed_late(y)
+    halves = ends_badly(y)
     z = next(halves)
     halves = None
     return z + 1
 
 
 def delegating(x):
-    yield from closed_late(x)
+    yield from ends_badly(x)
 
 
 @breaks("generator", "halves = None")
@@ -311,12 +311,14 @@ def report_of(fn, calls):
     return report
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("fn, reason, at, calls", PROGRAMS)
 def test_right_results(fn, reason, at, calls):
     stats = check(lambda: fn, calls)
     assert stats["graph_breaks"] >= 1
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("fn, reason, at, calls", PROGRAMS)
 def test_is_explained(fn, reason, at, calls, capsys):
     report = report_of(fn, calls)
@@ -334,6 +336,7 @@ def test_is_explained(fn, reason, at, calls, capsys):
     assert report.graph_count >= 1, "the code before the break was not compiled"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("fn, reason, at, calls", [p for p in PROGRAMS if p.values[1] not in ("exception", "handler", "too_long")])
 def test_is_an_error_with_fullgraph(fn, reason, at, calls):
     compiled = smelt.compile(fn, backend="eager", fullgraph=True)

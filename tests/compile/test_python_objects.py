@@ -396,6 +396,55 @@ def compiled_generator():
 
 
 @case()
+def generators_left_in_a_try_block():
+    log = []
+
+    def halves(x, name):
+        try:
+            yield x / 2
+            yield x / 4
+        finally:
+            log.append(name)
+            x.add_(1)
+
+    def delegating(x):
+        try:
+            yield from halves(x, "inner")
+        finally:
+            log.append("outer")
+
+    def swallowing(x):
+        with contextlib.suppress(GeneratorExit):
+            yield x
+        log.append("swallowed")
+
+    class Three(collections.abc.Sequence):  # its __iter__ is a generator with a try block
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, i):
+            return range(1, 4)[i]
+
+    def first(x):
+        return next(halves(x, "local")) * 3
+
+    def fn(x):
+        y = x * 2
+        left = halves(y, "dropped")
+        z = next(left)
+        left = None
+        z = z + y + first(y)
+        for half in delegating(y):
+            break
+        for part in swallowing(y):
+            break
+        for a, b in zip([4, 5], Three()):
+            z = z * a + b
+        return z + half, part, y
+    return fn, log
+
+
+@case()
 def context_managers():
     log = []
 

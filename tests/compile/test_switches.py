@@ -150,3 +150,16 @@ def test_precision_of_products_is_guarded():
             for _ in range(2):
                 compiled(x)
         assert smelt.stats()['segments'] == segments
+
+
+def test_the_default_dtype_is_that_of_each_op():
+    def mixed(x):
+        torch.set_default_dtype(torch.float64)
+        wide = torch.ones(3)
+        torch.set_default_dtype(torch.float32)
+        return x + wide, torch.ones(3) / 2
+
+    compiled = smelt.compile(mixed)
+    for _ in range(3):
+        assert [t.dtype for t in compiled(torch.ones(3))] == [torch.float64, torch.float32]
+        assert torch.get_default_dtype() == torch.float32

@@ -132,6 +132,7 @@ def elsewhere_calls():
         yield name + "2d", floats(2, 3, 4, 5), [8, 15]
         yield name + "3d", floats(2, 3, 2, 3, 4), [3, 6, 9]
     yield from interpolation_calls()
+    yield from interpolation_gradient_calls()
     yield "reflection_pad2d", floats(2, 3, 6, 7), [3, 2, 1, 4]
     yield "select_copy.int", x, 1, -2
     yield "slice_copy.Tensor", x, 1, 1, 5, 2
@@ -154,6 +155,37 @@ def interpolation_calls():
             yield name, image.to(memory_format=torch.channels_last), [18, 12], corners
             yield name, image, [20, 14], corners, 2.3, 2.4
         yield "upsample_trilinear3d", cube, [3, 6, 9], corners
+
+
+def interpolation_gradient_calls():
+    """The same, of gradients; also many readers of a pixel, one input pixel, and numbers that spread to their neighbours."""
+    lines = ((7, 17), (7, 3), (7, 1), (1, 6), (4, 8), (5, 15), (6, 6), (40, 61))
+    images = (((9, 6), (18, 12)), ((9, 6), (9, 13)), ((9, 6), (4, 3)), ((9, 6), (1, 1)), ((1, 1), (5, 4)), ((3, 4), (24, 32)), ((5, 7), (15, 8)))
+    for name in ("upsample_nearest", "_upsample_nearest_exact"):
+        for small, large in lines:
+            yield name + "1d_backward", floats(2, 3, large), [large], [2, 3, small]
+        for small, large in images:
+            for layout in (torch.contiguous_format, torch.channels_last):
+                grad = floats(2, 3, *large).to(memory_format=layout)
+                yield name + "2d_backward", grad, large, [2, 3, *small]
+        yield name + "2d_backward", floats(2, 3, 20, 14), [20, 14], [2, 3, 9, 6], 2.3, 2.4
+        yield name + "3d_backward", floats(1, 2, 4, 8, 3), [4, 8, 3], [1, 2, 2, 2, 3]
+        yield name + "3d_backward", floats(1, 2, 4, 8, 3), [4, 8, 3], [1, 2, 3, 4, 2]
+    for corners in (False, True):
+        for small, large in lines:
+            yield "upsample_linear1d_backward", floats(2, 3, large), [large], [2, 3, small], corners
+        spread = floats(1, 1, 8)
+        spread[0, 0, 3], spread[0, 0, 6] = torch.inf, torch.nan
+        yield "upsample_linear1d_backward", spread, [8], [1, 1, 4], corners
+        for name in ("upsample_bilinear2d_backward", "upsample_bicubic2d_backward"):
+            for small, large in images:
+                for layout in (torch.contiguous_format, torch.channels_last):
+                    yield name, floats(2, 3, *large).to(memory_format=layout), large, [2, 3, *small], corners
+            yield name, floats(2, 3, 20, 14), [20, 14], [2, 3, 9, 6], corners, 2.3, 2.4
+            yield name, floats(2, 3, 9, 14), [9, 14], [2, 3, 9, 6], corners, 1.05, 2.4
+            yield name, floats(2, 3, 9, 6), [9, 6], [2, 3, 9, 6], corners, 1.05, 1.1
+        yield "upsample_trilinear3d_backward", floats(2, 3, 3, 6, 9), [3, 6, 9], [2, 3, 2, 3, 4], corners
+        yield "upsample_trilinear3d_backward", floats(1, 2, 4, 6, 8), [4, 6, 8], [1, 2, 2, 3, 4], corners
 
 
 def update_calls():
@@ -195,6 +227,47 @@ def update_calls():
         yield name, torch.randint(-3, 4, (6, 7), dtype=torch.int32), 0, dict(dtype=torch.float64)
 
 
+def pad_gradient_calls():
+    """Pads on one side, on both, up to the whole image; a single pixel; pixels that are cut off."""
+    for name, pads in (("reflection", ((2, 3), (6, 0), (0, 6), (-1, 2), (0, 0))), ("replication", ((2, 3), (9, 0), (0, 4), (-1, 2)))):
+        for before, after in pads:
+            row, image = floats(2, 3, 7), floats(2, 3, 7, 8)
+            yield f"{name}_pad1d_backward", floats(2, 3, 7 + before + after), row, [before, after]
+            grad = floats(2, 3, 7 + after + 1, 8 + before + after)
+            yield f"{name}_pad2d_backward", grad, image, [before, after, 1, after]
+            layout = dict(memory_format=torch.channels_last)
+            yield f"{name}_pad2d_backward", grad.to(**layout), image.to(**layout), [before, after, 1, after]
+    yield "replication_pad1d_backward", floats(3, 6), floats(3, 1), [2, 3]
+    yield "reflection_pad1d_backward", floats(3, 1), floats(3, 1), [0, 0]
+
+
+def unfold_calls():
+    """Windows that overlap, lie side by side, leave gaps, leave the image; without a batch."""
+    image = floats(2, 3, 9, 8) - 1
+    for kernel, dilation, pad, stride in (((3, 3), (1, 1), (1, 1), (1, 1)), ((2, 2), (1, 1), (0, 0), (2, 2)), ((3, 2), (1, 1), (1, 0), (2, 1)),
+                                          ((2, 3), (2, 1), (1, 2), (1, 1)), ((2, 2), (1, 1), (1, 1), (3, 4)), ((2, 2), (2, 2), (1, 1), (2, 2)),
+                                          ((1, 1), (1, 1), (2, 2), (1, 1))):  # fmt: skip
+        columns = torch.ops.aten.im2col(image, kernel, dilation, pad, stride)
+        for batch in (slice(None), 0):
+            yield "im2col", image[batch], kernel, dilation, pad, stride
+            yield "col2im", floats(*columns.shape)[batch], (9, 8), kernel, dilation, pad, stride
+        yield "im2col", image.to(memory_format=torch.channels_last), kernel, dilation, pad, stride
+
+
+def search_calls():
+    """Rows of one element and more, with equal ones, not sorted, with NaN; values beside all of them."""
+    values = torch.cat([torch.randn(30), torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0, 0.5])]).view(4, 9)
+    whole = torch.randint(-5, 15, (4, 9))
+    for right in (False, True):
+        for row in (torch.tensor([0.5]), torch.tensor([-1.0, 0.0, 0.0, 0.5]), torch.linspace(-2, 2, 33), torch.randn(10), torch.tensor([0.0, 1.0, torch.nan])):
+            yield "bucketize.Tensor", values, row, dict(right=right)
+            yield "searchsorted.Tensor", row, values, dict(side="right" if right else "left")
+            yield "searchsorted.Tensor", row.expand(4, -1), values, dict(right=right, out_int32=True)
+        yield "bucketize.Tensor", whole, torch.arange(0, 10, 2), dict(right=right, out_int32=True)
+        yield "bucketize.Tensor", values[0, 0], torch.linspace(-2, 2, 33), dict(right=right)
+    yield "searchsorted.Tensor", torch.tensor([1.0, 0.0, 2.0]), values, dict(sorter=torch.tensor([1, 0, 2]))
+
+
 def window_calls():
     image, wide = floats(2, 3, 11, 9) - 1, floats(1, 2, 8, 12) - 1
     windows = (((3, 3), (2, 2), (1, 1)), ((2, 3), (1, 2), (0, 1)), ((2, 2), (3, 3), (0, 0)), ((3, 2), (), (1, 0)))
@@ -216,6 +289,18 @@ def window_calls():
     yield "avg_pool3d", cube, (2, 2, 2), (1, 2, 2), (1, 0, 1), True, False
     yield "avg_pool3d_backward", floats(*torch.ops.aten.avg_pool3d(cube, 2, 2).shape), cube, 2, 2, 0, False, True, None
     yield "max_pool2d_with_indices", wide, (2, 3)
+    odd = image.clone()
+    odd[0, 0, :5, :5], odd[0, 1, 4:, 2], odd[1, 2] = -torch.inf, torch.nan, 0.0
+    odd[1, 2, ::2] = -0.0
+    for kernel, stride, pad in windows:
+        for ceil in (False, True):
+            yield "max_pool2d_with_indices", odd, kernel, stride, pad, (1, 1), ceil
+    yield "max_pool2d_with_indices", odd.to(memory_format=torch.channels_last), (3, 3), (1, 1), (1, 1)
+    yield "max_pool2d_with_indices", odd[0], (3, 2), (1, 2), (1, 1)
+    yield "max_pool2d_with_indices", image, (2, 2), (2, 1), (0, 0), (2, 3), False
+    yield from pad_gradient_calls()
+    yield from unfold_calls()
+    yield from search_calls()
     out, places = torch.ops.aten.max_pool2d_with_indices(image, (3, 3), (2, 2), (1, 1))
     yield "max_pool2d_with_indices_backward", floats(*out.shape), image, (3, 3), (2, 2), (1, 1), (1, 1), False, places
     yield "_adaptive_avg_pool2d", wide, (4, 3)
@@ -226,9 +311,6 @@ def window_calls():
     yield "_adaptive_avg_pool2d_backward", floats(1, 2, 4, 3), wide
     yield "_adaptive_avg_pool3d", floats(2, 3, 4, 6, 2), (2, 3, 2)
     yield "_adaptive_avg_pool3d_backward", floats(2, 3, 2, 3, 2), floats(2, 3, 4, 6, 2)
-    yield "upsample_nearest1d_backward", floats(2, 3, 8), [8], [2, 3, 4]
-    yield "upsample_nearest2d_backward", floats(2, 3, 8, 10), [8, 10], [2, 3, 4, 5]
-    yield "upsample_nearest3d_backward", floats(1, 2, 4, 8, 3), [4, 8, 3], [1, 2, 2, 2, 3]
     for weight in (None, floats(7)):
         for reduction in (0, 1, 2):
             yield "binary_cross_entropy", torch.rand(5, 7), torch.rand(5, 7), weight, reduction

@@ -18,14 +18,13 @@ DTYPES = (torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32
 SHAPES = ((0, 3), (1,), (), (7,), (33,), (3, 100))
 BACKENDS = ("native", "interpret")
 # Tensors whose sizes do not fit together make PyTorch read outside of them.
-FRAGILE = ("batch_norm", "embedding", "nll_loss", "backward", "_fused_", "scatter", "upsample", "index")
+FRAGILE = ("batch_norm", "embedding", "nll_loss", "backward", "_fused_", "scatter", "upsample", "index", "im2col", "col2im")
 # PyTorch's kernel reads weights as if they were contiguous; recorded, the op is a clone, which keeps strides.
 CONTIGUOUS = ("native_group_norm", "lift_fresh_copy")
 # They share memory with an argument and do not say so.
 UNSAFE_VIEWS = ("aten::_unsafe_view", "aten::unsafe_split")
-# Kernels are not asked for these: the caller gets his own tensor back; the positions of the maxima are wanted as well (the
-# values alone are what max_pool2d comes down to, which is tested by that name).
-NEVER_NATIVE = {"aten::lift", "aten::max_pool2d_with_indices"}
+# Kernels are not asked for this: the caller gets his own tensor back.
+NEVER_NATIVE = {"aten::lift"}
 
 
 @functools.cache

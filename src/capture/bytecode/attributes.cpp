@@ -57,6 +57,8 @@ Result read_field(Trace& trace, Value object, PyObject* name) {
     return {};
   }
   if (trace.is_born(object.object)) {
+    if (is_function_context(object.object) && PyTuple_Check(found))
+      trace.log().meet_saved(object.object, found);
     // What raising has put into an exception.
     const bool is_put_in = PyTraceBack_Check(found) || PyExceptionInstance_Check(found);
     if (PyExceptionInstance_Check(object.object) && is_put_in && !trace.is_tracked(found))
@@ -109,7 +111,10 @@ Result call_getter(Trace& trace, Value attribute, Value object, PyTypeObject* ty
     const Value inner = field(trace, attribute, names().func, function.get());
     return bind_method(trace, inner, trace.value(as_object(type)));
   }
-  if (kind == &PyProperty_Type) {
+  const bool is_property =
+      kind == &PyProperty_Type || (PyType_IsSubtype(kind, &PyProperty_Type) &&
+                                   kind->tp_descr_get == PyProperty_Type.tp_descr_get);
+  if (is_property) {
     if (object.object == nullptr) return {Py_NewRef(found), attribute.ref};
     Object getter = Object::steal(PyObject_GetAttr(found, names().fget));
     if (getter && getter.get() != Py_None) {
@@ -263,6 +268,7 @@ Result get_tensor_field(Trace& trace, Value tensor, PyObject* name) {
       trace.is_born(tensor.object) || (is_grad && trace.has_set_grad(tensor.object));
   if (changing.contains(field) && !is_ours) return read_field(trace, tensor, name);
   PyObject* found = PyObject_GetAttr(tensor.object, name);
+  if (found != nullptr && field == "data") trace.log().take_data(tensor.object, found);
   trace.check_log();
   return {found, found == nullptr ? 0 : trace.adopt(found)};
 }

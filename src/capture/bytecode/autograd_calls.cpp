@@ -161,7 +161,9 @@ bool call_apply(Trace& trace, std::span<const Value> arguments, PyObject* keywor
   if (has_tensor_that(result->object, "requires_grad")) {
     if (!begun || trace.has_changed(start) || trace.has_pending_change())
       trace.stop(BreakReason::autograd, "a custom autograd function with other effects");
-    if (trace.active()) trace.log().end_call(*begun, result->object);
+    std::vector<PyObject*> objects;
+    for (const Value& argument : arguments) objects.push_back(argument.object);
+    if (trace.active()) trace.log().end_function(*begun, objects, result->object);
     trace.check_log();
   }
   if (trace.active()) result->ref = trace.adopt(result->object);
@@ -186,13 +188,30 @@ bool read_grad(Trace& trace, Value leaf) {
   return trace.active();
 }
 
-// Hooks on tensors are followed while the pass runs. A run of the log has PyTorch call them, so
-// that they must not see a change that steps make later. False: the pass calls other code as well.
-bool expect_hooks(Trace& trace, PyObject* outputs) {
+// BackwardCFunction.apply, by which the engine calls the backward of a custom function.
+bool expect_function(Trace& trace, PyObject* context) {
+  static PyObject* const name = PyUnicode_InternFromString("apply");
+  if (!trace.is_born(context) || !trace.log().is_function(context)) return false;
+  PyTypeObject* type = Py_TYPE(context);
+  PyObject* found = _PyType_Lookup(type, name);
+  return found != nullptr && PyFunction_Check(found) &&
+         is_function(found, "torch.autograd.function", "BackwardCFunction.apply") &&
+         may_call_back(trace, {found, trace.read_type(type, name, found)});
+}
+
+// Hooks on tensors and custom functions are followed while the pass runs. A run of the log has
+// PyTorch call them, so that they must not see a change that steps make later. False: the pass
+// calls other code as well. `accumulates`: else it is not known which hooks it calls.
+bool expect_hooks(Trace& trace, PyObject* outputs, bool accumulates) {
   static PyObject* const name = PyUnicode_InternFromString("_backward_hooks");
   const auto hooked = tensors().pass_hooks(outputs);
   if (!hooked || trace.in_pass || trace.has_pending_change()) return false;
   for (const Tensors::PassHooks& hooks : *hooked) {
+    if (hooks.context) {
+      if (!expect_function(trace, hooks.context.get())) return false;
+      continue;
+    }
+    if (!accumulates) return false;
     Value dict;
     Object held;
     if (hooks.leaf) {
@@ -271,7 +290,10 @@ Result run_backward(Trace& trace, Value function, std::span<const Value> argumen
   PyObject* inputs = arguments[4].object;  // empty: all
   std::vector<Object> held = tensors().backward_leaves(arguments[0].object, inputs);
   std::vector<Value> leaves;
-  if (PyTuple_GET_SIZE(inputs) > 0 && (held.empty() || !are_leaves(inputs)))
+  const bool has_leaves = !held.empty();
+  for (Object& tensor : trace.log().retained(arguments[0].object))
+    held.push_back(std::move(tensor));
+  if (PyTuple_GET_SIZE(inputs) > 0 && (!has_leaves || !are_leaves(inputs)))
     trace.stop(BreakReason::backward,
                "backward(inputs=...) with others than leaves that it reaches");
   for (const Object& leaf : held) {
@@ -295,6 +317,24 @@ Result run_backward(Trace& trace, Value function, std::span<const Value> argumen
   return {result, 0};
 }
 
+// One that gives gradients, and leaves those of tensors alone.
+Result run_grad(Trace& trace, Value function, std::span<const Value> arguments, PyObject* keywords,
+                bool has_hooks) {
+  for (const Value& argument : arguments)
+    if (!use_argument(trace, argument)) trace.stop(BreakReason::autograd, "torch.autograd.grad");
+  const auto is_true = [&](size_t i) { return arguments[i].object == Py_True; };
+  if (trace.active() &&
+      !trace.log().begin_grad(arguments[0].object, arguments[1].object, arguments[4].object,
+                              is_true(2), is_true(3), is_true(5)))
+    trace.check_log();
+  PyObject* result = call_pass(trace, function, arguments, keywords, has_hooks);
+  if (result == nullptr) trace.stop(BreakReason::exception, "a backward pass");
+  if (!trace.active()) return {result, 0};
+  trace.log().end_grad(result);
+  trace.check_log();
+  return {result, trace.active() ? trace.adopt(result, 1) : 0};
+}
+
 // Variable._execution_engine.run_backward behind torch.autograd.grad and backward().
 bool call_engine(Trace& trace, Value function, std::span<const Value> arguments, PyObject* keywords,
                  Result* result) {
@@ -304,7 +344,7 @@ bool call_engine(Trace& trace, Value function, std::span<const Value> arguments,
     if (text_of(PyTuple_GET_ITEM(keywords, i)) == "accumulate_grad")
       accumulates = arguments[arguments.size() - static_cast<size_t>(named - i)].object != Py_False;
   const bool has_hooks = !arguments.empty() && tensors().backward_runs_python(arguments[0].object);
-  if (has_hooks && !(accumulates && expect_hooks(trace, arguments[0].object))) {
+  if (has_hooks && !expect_hooks(trace, arguments[0].object, accumulates)) {
     stops_at_python(trace, arguments);
     return false;
   }
@@ -318,10 +358,11 @@ bool call_engine(Trace& trace, Value function, std::span<const Value> arguments,
     *result = run_backward(trace, function, arguments, keywords, has_hooks);
     return true;
   }
-  *result = keep_call(trace, "torch.autograd.grad", function.object, arguments, keywords, [&] {
-    const Unfollowed unfollowed(&trace, false);
-    return call_plainly(function.object, arguments, keywords);
-  });
+  if (arguments.size() - static_cast<size_t>(named) != 6 || named != 1) {
+    trace.stop(BreakReason::backward, "torch.autograd.grad with further arguments");
+    return false;
+  }
+  *result = run_grad(trace, function, arguments, keywords, has_hooks);
   return true;
 }
 
@@ -334,6 +375,48 @@ bool is_so_already(std::string_view name, std::span<const Value> arguments, PyOb
   PyObject* wanted = arguments.size() == 2 ? arguments[1].object : Py_True;
   return tensors().is_tensor(arguments[0].object) && PyBool_Check(wanted) &&
          has_tensor_that(arguments[0].object, "requires_grad") == (wanted == Py_True);
+}
+
+// requires_grad_() of a tensor that ops have made.
+bool requires_grad(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
+                   Result* result) {
+  if (arguments.empty() || arguments.size() > 2 || !tensors().is_tensor(arguments[0].object) ||
+      !trace.is_born(arguments[0].object))
+    return false;
+  for (const Value& argument : arguments)
+    if (!use_argument(trace, argument)) return false;
+  if (!trace.active()) return false;
+  {
+    const Unfollowed unfollowed(&trace, false);
+    result->object = call_plainly(callee.object, arguments, keywords);
+  }
+  if (result->object == nullptr) {
+    trace.stop(BreakReason::exception, "requires_grad_()");
+    return true;
+  }
+  const bool value = has_tensor_that(result->object, "requires_grad");
+  if (!trace.log().require_grad(result->object, value))
+    trace.stop(BreakReason::autograd, "requires_grad_() of a tensor that was there before");
+  trace.check_log();
+  result->ref = trace.active() ? trace.adopt(result->object) : 0;
+  return true;
+}
+
+bool retains_grad(Trace& trace, Value callee, std::span<const Value> arguments, Result* result) {
+  if (arguments.size() != 1 || !tensors().is_tensor(arguments[0].object) ||
+      !trace.is_born(arguments[0].object) || !use_argument(trace, arguments[0]) || !trace.active())
+    return false;
+  {
+    const Unfollowed unfollowed(&trace, false);
+    result->object = call_plainly(callee.object, arguments, nullptr);
+  }
+  if (result->object == nullptr)
+    trace.stop(BreakReason::exception, "retain_grad()");
+  else if (!trace.log().retain_grad(arguments[0].object) &&
+           !has_tensor_that(arguments[0].object, "is_leaf"))  // where it does nothing
+    trace.stop(BreakReason::autograd, "retain_grad()");
+  trace.check_log();
+  return true;
 }
 
 }  // namespace
@@ -373,11 +456,15 @@ Result call_on_graph(Trace& trace, Value callee, std::span<const Value> argument
   std::string name = PyFunction_Check(callee.object)
                          ? text_of(reinterpret_cast<PyFunctionObject*>(callee.object)->func_name)
                          : text_of(PyDescr_NAME(callee.object));
+  Result own;
   if (is_so_already(name, arguments, keywords)) {
     for (const Value& argument : arguments) trace.use(argument);
     const Value self = trace.value(arguments[0].object, arguments[0].ref);
     return {Py_NewRef(self.object), self.ref};
   }
+  if (name == "requires_grad_" && requires_grad(trace, callee, arguments, keywords, &own))
+    return own;
+  if (name == "retain_grad" && retains_grad(trace, callee, arguments, &own)) return own;
   const auto body = [&] {
     const Unfollowed unfollowed(&trace, false);
     PyObject* made = call_plainly(callee.object, arguments, keywords);

@@ -35,6 +35,25 @@ bool convert_tensor(BuiltinCall& c, Result* result) {
   return call_on_numbers(converted, result);
 }
 
+// max(1, step): what type it has depends on which of the two it is, so that is asked.
+bool choose_number(BuiltinCall& c, Result* result) {
+  if (c.count() != 2 || !PyCFunction_Check(c.callee.object) ||
+      Py_TYPE(c.argument(0).object) == Py_TYPE(c.argument(1).object))
+    return false;
+  const std::string_view name =
+      reinterpret_cast<PyCFunctionObject*>(c.callee.object)->m_ml->ml_name;
+  if (name != "max" && name != "min") return false;
+  const Value first = c.argument(0), second = c.argument(1);
+  const Result better = compare(&c.trace, name == "max" ? Py_GT : Py_LT, second, first);
+  if (better.object == nullptr) return true;
+  const Object held = Object::steal(better.object);
+  const int takes_second = truth(&c.trace, {better.object, better.ref});
+  if (takes_second < 0) return true;
+  const Value& chosen = takes_second == 1 ? second : first;
+  *result = {Py_NewRef(chosen.object), chosen.ref};
+  return true;
+}
+
 // x < sequence[i] for bisect_right, sequence[i] < x for bisect_left; -1 with an error set.
 int is_before(Trace& trace, Value x, Value element, bool right) {
   const Result less =
@@ -59,6 +78,7 @@ bool call_on_numbers(BuiltinCall& c, Result* result) {
   if (is_one_number(c)) return convert_tensor(c, result);
   if (c.has_keywords() || c.count() == 0 || c.count() > 2 || !are_lazy_numbers(c.arguments))
     return c.on_constants(result);
+  if (choose_number(c, result)) return true;
   PyObject* number = call_plainly(c.callee.object, c.arguments, nullptr);
   if (number == nullptr || !is_number(number)) {  // divmod's tuple, an error
     PyErr_Clear();

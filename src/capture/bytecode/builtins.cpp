@@ -246,6 +246,10 @@ bool call_type_of(BuiltinCall& c, Result* result) {
 bool call_bool(BuiltinCall& c, Result* result) {
   if (c.count() == 1 && !c.has_keywords()) {
     const Value number = c.argument(0);
+    if (PyBool_Check(number.object)) {
+      *result = {Py_NewRef(number.object), number.ref};
+      return true;
+    }
     if (PyLong_CheckExact(number.object) || PyFloat_CheckExact(number.object)) {
       result->object = PyBool_FromLong(PyObject_IsTrue(number.object));
       result->ref = c.trace.scalar(ScalarOp::is_true, 0, number, {}, result->object);

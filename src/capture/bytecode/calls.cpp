@@ -77,7 +77,8 @@ bool is_left_alone(std::string_view module) {
   // Plain code among the machinery.
   static constexpr std::string_view kFollowed[] = {
       "torch._inductor.test_operators", "torch.fx.traceback",
-      "torch.fx.experimental.symbolic_shapes", "torch._higher_order_ops.invoke_subgraph"};
+      "torch.fx.experimental.symbolic_shapes", "torch._higher_order_ops.invoke_subgraph",
+      "torch._functorch.functional_call"};
   if (std::ranges::find(kFollowed, module) != std::end(kFollowed)) return false;
   for (std::string_view one : kModules)
     if (module == one || (module.starts_with(one) && module[one.size()] == '.')) return true;
@@ -376,6 +377,26 @@ bool makes_struct_sequence(PyTypeObject* type, std::span<const Value> arguments)
          !PyFunction_Check(_PyType_Lookup(type, names().new_));
 }
 
+// torch.distributions has a property made of each parameter to look at its type.
+bool is_lazy_property(PyTypeObject* type) {
+  const Object module = Object::steal(PyObject_GetAttrString(as_object(type), "__module__"));
+  PyErr_Clear();
+  return PyType_IsSubtype(type, &PyProperty_Type) && module && PyUnicode_Check(module.get()) &&
+         text_of(module.get()) == "torch.distributions.utils";
+}
+
+Result make_transient(Trace& trace, Value type, std::span<const Value> arguments,
+                      PyObject* keywords) {
+  PyObject* object;
+  {
+    const Unfollowed unfollowed(&trace, false);
+    object = call_plainly(type.object, arguments, keywords);
+  }
+  if (object == nullptr) return {};
+  trace.transient(object);
+  return {object, trace.ref_of(object)};
+}
+
 Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords) {
   auto* type = reinterpret_cast<PyTypeObject*>(callee.object);
   PyTypeObject* meta = Py_TYPE(type);
@@ -430,6 +451,7 @@ Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, P
   }
   if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) && !own_init)
     return make_by_calling(trace, callee, arguments, keywords);
+  if (is_lazy_property(type)) return make_transient(trace, callee, arguments, keywords);
   return call_unfollowed(trace, BreakReason::c_function, callee, arguments, keywords);
 }
 

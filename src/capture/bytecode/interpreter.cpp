@@ -207,18 +207,26 @@ Interpreter::Flow Interpreter::run_instruction() {
   return flow;
 }
 
-// A generator that was left goes now, as it would without a trace. What it does then, in a
-// `finally`, is not in the account.
+// A generator that was left goes now, as it would without a trace.
 void Interpreter::release_dropped() {
   if (!trace_->has_transients()) return;
   const SavedError error;
   while (Object dropped = trace_->take_dropped()) {
+    if (PyGen_CheckExact(dropped.get())) close_dropped(dropped.get());
     if (Tracing* tracing = current_tracing()) tracing->generators.erase(dropped.get());
-    if (PyGen_CheckExact(dropped.get()) && closing_runs_code(dropped.get()))
-      stop(BreakReason::generator, "dropped");
     const Unfollowed unfollowed(trace_);
     dropped = Object();
   }
+}
+
+// What it does then, in a `finally` or a `with`, is part of the trace.
+void Interpreter::close_dropped(PyObject* generator) {
+  if (live() == nullptr || !closing_runs_code(generator)) return;
+  const Transparent transparent(live(), false);
+  const Object closed = Object::steal(PyObject_CallMethod(generator, "close", nullptr));
+  if (closed) return;
+  stop(BreakReason::generator, "dropped");
+  PyErr_WriteUnraisable(generator);
 }
 
 // A segment can end in front of this instruction unless an exception is being handled that was not

@@ -88,6 +88,7 @@ class Interpreter {
   static std::optional<Handler> handler_in(PyCodeObject* code, int unit);
   static bool closing_runs_code(PyObject* generator);
   void release_dropped();
+  void close_dropped(PyObject* generator);
 
   // The trace while it goes on, else nullptr.
   Trace* live() const { return trace_ != nullptr && trace_->active() ? trace_ : nullptr; }

@@ -263,9 +263,7 @@ int contains_by_elements(Trace& trace, Value container, Value item, PyTypeObject
   PyObject* object = container.object;
   const bool has_slot =
       owner->tp_as_sequence != nullptr && owner->tp_as_sequence->sq_contains != nullptr;
-  if (is_tensor(object)) {
-    trace.stop(BreakReason::data_dependent, "in");
-  } else if (is_no_item_of(trace, item, container)) {
+  if (is_no_item_of(trace, item, container)) {
     return 0;
   } else if (PyDictViewSet_Check(object) || !has_slot) {
     const Result iterator = get_iter(&trace, container);
@@ -410,7 +408,7 @@ Result contains(Trace* trace, Value container, Value item, bool negate) {
     found = PySequence_Contains(container.object, item.object);
   } else {
     PyObject* object = container.object;
-    if (PyObject* method = python_method(object, names().contains); method && !is_tensor(object)) {
+    if (PyObject* method = python_method(object, names().contains)) {
       const Value arguments[] = {container, item};
       const Result result = call_special(*trace, method, names().contains, arguments);
       if (result.object == nullptr) return {};

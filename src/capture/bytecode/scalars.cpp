@@ -439,14 +439,43 @@ bool check_length(Trace& trace, Result* length) {
   return true;
 }
 
+namespace {
+
+// `if not valid.all(): raise`, of torch.distributions for instance: what has been valid is.
+bool is_passed_check(Trace& trace, Value tensor, LogValue logged) {
+  for (const bool truth : {true, false}) {
+    if (!trace.log().is_check(logged, truth)) continue;
+    const Unfollowed unfollowed(&trace, false);
+    const int is_true = PyObject_IsTrue(tensor.object);
+    PyErr_Clear();
+    return is_true == (truth ? 1 : 0);
+  }
+  return false;
+}
+
+// Whether a branch on a tensor is taken for what it was. To end a training step in the middle costs
+// more than to guess, a counter or flag (of averages, of a first call) is most often what it was,
+// and so is what positions and masks are like; but a forward pass alone that checks something is
+// left to autograd op by op. A loop until some numbers are such and such is not rolled out by
+// guesses.
+bool is_guessed(Trace& trace, Value tensor) {
+  if (!trace.speculates) return false;
+  if (trace.has_backward) return true;
+  const LogValue logged = trace.log().value_of(tensor.object);
+  if (logged < 0) return false;
+  const TensorLog& log = trace.log();
+  if (log.is_single(logged)) return trace.may_guess_here(1000);  // one for each parameter
+  if (log.makes_gradients() && !trace.is_step()) return false;
+  if (is_passed_check(trace, tensor, logged)) return trace.may_guess_here(100);
+  return log.is_whole(logged) && trace.may_guess_here(8);
+}
+
+}  // namespace
+
 int truth(Trace* trace, Value value) {
   if (!is_following(trace)) return PyObject_IsTrue(value.object);
   if (is_tensor(value.object)) {
-    // To end a training step in the middle costs more than to guess, and a counter or flag (of
-    // averages, of a first call) is most often what it was.
-    const LogValue logged = trace->log().value_of(value.object);
-    const bool is_flag = logged >= 0 && trace->log().is_single(logged);
-    if ((trace->has_backward || is_flag) && trace->speculates) {
+    if (is_guessed(*trace, value)) {
       trace->has_guessed_flag = trace->has_guessed_flag || !trace->has_backward;
       const Result number = read_number(*trace, value);
       const Object held = Object::steal(number.object);

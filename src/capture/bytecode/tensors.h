@@ -93,6 +93,13 @@ class TensorLog {
   virtual bool is_dynamic(LogValue value) const = 0;
   // A counter or flag: it has one element, and is computed from tensors of one element alone.
   virtual bool is_single(LogValue value) const = 0;
+  // Computed from whole numbers and truth values alone: positions, tokens, masks.
+  virtual bool is_whole(LogValue value) const = 0;
+  // Ops that are called now may have gradients.
+  virtual bool makes_gradients() const = 0;
+  // It tells of all elements of a tensor that something holds, or of none that it does: a check
+  // that was passed, if this is its truth.
+  virtual bool is_check(LogValue value, bool truth) const = 0;
   // How many ops there are so far; forget those behind `position`.
   virtual size_t position() const = 0;
   virtual void rewind(size_t position) = 0;
@@ -104,6 +111,13 @@ class TensorLog {
   virtual std::optional<Call> begin_call(PyObject* callee, std::span<PyObject* const> arguments,
                                          PyObject* names) = 0;
   virtual bool end_call(Call call, PyObject* result) = 0;
+  // The same for a custom autograd function, given these arguments: what its forward did is kept
+  // with it, if it can be.
+  virtual bool end_function(Call call, std::span<PyObject* const> arguments, PyObject* result) = 0;
+  // The context of such a function, whose backward may be followed.
+  virtual bool is_function(PyObject* context) const = 0;
+  // `saved`, a tuple, is what saved_tensors of the context gave.
+  virtual void meet_saved(PyObject* context, PyObject* saved) = 0;
   // From now on `.item()` is an op whose result is a number of the program's.
   virtual void keep_numbers() = 0;
   // The place of the number that the only op since `position` gave; nothing if it was another op.
@@ -118,10 +132,21 @@ class TensorLog {
   virtual bool begin_backward(PyObject* outputs, PyObject* seeds, PyObject* inputs, bool keep_graph,
                               bool create_graph) = 0;
   virtual void end_backward() = 0;
+  // torch.autograd.grad: likewise; the gradients are what it gave.
+  virtual bool begin_grad(PyObject* outputs, PyObject* seeds, PyObject* inputs, bool keep_graph,
+                          bool create_graph, bool allow_unused) = 0;
+  virtual bool end_grad(PyObject* grads) = 0;
+  // requires_grad_() has been called on a tensor. False: it is not one that the ops made.
+  virtual bool require_grad(PyObject* tensor, bool value) = 0;
+  // retain_grad(), likewise; and those of these tensors that a backward pass comes to.
+  virtual bool retain_grad(PyObject* tensor) = 0;
+  virtual std::vector<Object> retained(PyObject* outputs) const = 0;
+  // `data` is what `.data` gave. False: trouble.
+  virtual bool take_data(PyObject* tensor, PyObject* data) = 0;
   // The last call that was kept has registered a hook on the tensor, which ops made.
   virtual void note_registration(PyObject* tensor) = 0;
-  // The pass calls a hook (Tensors::pass_hooks), this function with these arguments; what it gave,
-  // or nullptr. False: trouble.
+  // The pass calls a hook or a custom function (Tensors::pass_hooks), this function with these
+  // arguments; what it gave, or nullptr. False: trouble.
   virtual bool begin_hook(PyObject* function, PyObject* const* arguments) = 0;
   virtual bool end_hook(PyObject* result) = 0;
   // The inputs that the ops so far take, each once.
@@ -167,10 +192,11 @@ class Tensors {
   // The tensors to whose gradients it would add, of those in `inputs` if there are any.
   virtual std::vector<Object> backward_leaves(PyObject* outputs, PyObject* inputs) const = 0;
   // The hooks on tensors that it calls: of a leaf, or of a tensor on the way, which is null then;
-  // and the dict with the hooks. Nothing if it calls other code.
+  // and the dict with the hooks. Or a custom function: its context. Nothing if it calls other code.
   struct PassHooks {
     Object leaf;
     Object dict;
+    Object context;
   };
   virtual std::optional<std::vector<PassHooks>> pass_hooks(PyObject* outputs) const = 0;
   virtual Ambient ambient() const = 0;

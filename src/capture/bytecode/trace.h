@@ -17,6 +17,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -203,10 +204,14 @@ class Trace {
   bool speculates = true;                               // about what is in tensors
   bool has_guessed = false;                             // it has
   bool has_guessed_flag = false;                        // about a flag, without a backward pass
-  bool has_backward = false;                            // a backward pass is part of the trace
-  bool in_pass = false;                                 // one runs, and calls hooks
-  std::unordered_map<PyObject*, Value> hooks;           // that the trace has registered
-  bool opens_iterators = true;                          // open_iterator()
+  // Whether this line of the program has not been guessed about that often yet.
+  bool may_guess_here(int most);
+  // Whether the root's code speaks of a backward pass: a step of training, it seems.
+  bool is_step() const;
+  bool has_backward = false;                   // a backward pass is part of the trace
+  bool in_pass = false;                        // one runs, and calls hooks
+  std::unordered_map<PyObject*, Value> hooks;  // that the trace has registered
+  bool opens_iterators = true;                 // open_iterator()
   size_t opened_iterators = 0;
   bool bans_saved_hooks = false;  // it has forbidden saved tensor hooks itself
 
@@ -278,6 +283,7 @@ class Trace {
   size_t lazy_elements_ = 0;                 // that there have been
   std::unordered_set<Ref> changed_numbers_;  // paths of numbers from which others were stored
   Checkpoint checkpoint_;
+  std::map<std::pair<std::string, int>, int> guessed_at_;  // by file and line: how often
   int use_depth_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "capture/dispatch/grad_ops.h"
 
+#include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/ones_like.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -37,6 +38,24 @@ std::vector<at::Tensor> backward(at::TensorList outputs, at::TensorList seeds,
   return after;
 }
 
+std::vector<at::Tensor> grad(at::TensorList outputs, at::TensorList seeds, at::TensorList inputs,
+                             bool keep_graph, bool create_graph, bool allow_unused,
+                             at::TensorList) {
+  return torch::autograd::grad(outputs.vec(), inputs.vec(), seeds.vec(), keep_graph, create_graph,
+                               allow_unused);
+}
+
+void require_grad(const at::Tensor& self, bool value) { self.set_requires_grad(value); }
+
+void retain_grad(const at::Tensor& self) { self.retain_grad(); }
+
+// A recording has no versions that a change of it could leave as they are: there it is detach(),
+// and whoever has saved the tensor for a backward pass finds it changed.
+at::Tensor data(const at::Tensor& self) {
+  return at::functionalization::impl::isFunctionalTensor(self) ? self.detach()
+                                                               : self.variable_data();
+}
+
 // Where it stands in a log it is checked by whoever runs the log.
 void expect(const at::Scalar&, bool) {}
 
@@ -51,10 +70,21 @@ TORCH_LIBRARY_FRAGMENT(smelt, m) {
   m.def(
       "backward(Tensor[] outputs, Tensor[] seeds, Tensor[] leaves, Tensor[] grads, "
       "bool keep_graph, bool create_graph, bool only, Tensor[] uses) -> Tensor[]");
+  m.def(
+      "grad(Tensor[] outputs, Tensor[] seeds, Tensor[] inputs, bool keep_graph, "
+      "bool create_graph, bool allow_unused, Tensor[] uses) -> Tensor[]");
+  m.def("require_grad(Tensor self, bool value) -> ()");
+  m.def("retain_grad(Tensor self) -> ()");
+  m.def("data(Tensor(a) self) -> Tensor(a)");
   m.def("expect(Scalar number, bool truth) -> ()");
   // Autograd sees what they do, not the calls.
   m.impl("set_grad", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, set_grad));
   m.impl("backward", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, backward));
+  m.impl("grad", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, grad));
+  m.impl("require_grad",
+         torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, require_grad));
+  m.impl("retain_grad", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, retain_grad));
+  m.impl("data", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, data));
   m.impl("expect", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, expect));
 }
 
@@ -65,6 +95,26 @@ const OpInfo& set_grad_op() {
 
 const OpInfo& backward_op() {
   static const OpInfo* info = &find("smelt::backward");
+  return *info;
+}
+
+const OpInfo& grad_op() {
+  static const OpInfo* info = &find("smelt::grad");
+  return *info;
+}
+
+const OpInfo& require_grad_op() {
+  static const OpInfo* info = &find("smelt::require_grad");
+  return *info;
+}
+
+const OpInfo& retain_grad_op() {
+  static const OpInfo* info = &find("smelt::retain_grad");
+  return *info;
+}
+
+const OpInfo& data_op() {
+  static const OpInfo* info = &find("smelt::data");
   return *info;
 }
 
@@ -158,6 +208,8 @@ std::optional<LogItem> OpLog::begin_backward(const std::vector<at::Tensor>& outp
                                              const std::vector<at::Tensor>& only, bool keep_graph,
                                              bool create_graph) {
   BackwardReach reach = reach_of(outputs, only);
+  if (!knows_retained(reach.nodes, only.empty())) return std::nullopt;
+  for (at::Tensor& tensor : retained(outputs)) reach.leaves.push_back(std::move(tensor));
   LogItem item;
   item.op = &backward_op();
   const LogFacts& facts = log_facts(*item.op);
@@ -169,9 +221,12 @@ std::optional<LogItem> OpLog::begin_backward(const std::vector<at::Tensor>& outp
     if (!take_argument(item, facts, i, arguments[i])) return std::nullopt;
   item.ambient = ambient();
   hooks_.clear();
-  if (!keep_graph && !create_graph)
-    for (NodePtr& node : reach.nodes) consumed_.push_back({std::move(node), items_.size()});
+  if (!keep_graph && !create_graph) consume(reach.nodes);
   return item;
+}
+
+void OpLog::consume(const std::vector<NodePtr>& nodes) {
+  for (const NodePtr& node : nodes) consumed_.push_back({node, items_.size()});
 }
 
 void OpLog::end_backward(LogItem item) {
@@ -186,9 +241,99 @@ void OpLog::end_backward(LogItem item) {
   }
   read_written(item);
   item.hooks = std::exchange(hooks_, {});
-  item.slots.push_back(hook_uses(item.hooks, static_cast<uint32_t>(item.arguments.size())));
-  item.arguments.emplace_back();
+  take_uses(item);
   items_.push_back(std::move(item));
+}
+
+void OpLog::take_uses(LogItem& item) const {
+  item.slots.push_back(
+      hook_uses(item.hooks, static_cast<uint32_t>(item.arguments.size()), values_));
+  item.arguments.emplace_back();
+}
+
+std::optional<LogItem> OpLog::begin_grad(const std::vector<at::Tensor>& outputs,
+                                         const std::vector<at::Tensor>& seeds,
+                                         const std::vector<at::Tensor>& inputs, bool keep_graph,
+                                         bool create_graph, bool allow_unused) {
+  LogItem item;
+  item.op = &grad_op();
+  const LogFacts& facts = log_facts(*item.op);
+  const c10::IValue arguments[] = {outputs, seeds, inputs, keep_graph, create_graph, allow_unused};
+  for (size_t i = 0; i < std::size(arguments); ++i)
+    if (!take_argument(item, facts, i, arguments[i])) return std::nullopt;
+  item.ambient = ambient();
+  hooks_.clear();
+  const std::vector<NodePtr> nodes = reach_of(outputs).nodes;
+  if (!knows_retained(nodes, false)) return std::nullopt;
+  if (!keep_graph && !create_graph) consume(nodes);
+  return item;
+}
+
+bool OpLog::end_grad(LogItem item, const std::vector<at::Tensor>& grads) {
+  item.hooks = std::exchange(hooks_, {});
+  take_uses(item);
+  if (!keep_results(item, {c10::IValue(grads)}, 0)) return false;
+  items_.push_back(std::move(item));
+  return true;
+}
+
+bool OpLog::require_grad(const at::Tensor& tensor, bool value) {
+  LogItem item;
+  item.op = &require_grad_op();
+  const LogValue id = find(tensor);
+  if (id < 0 || values_[id].kind != LoggedTensor::Kind::result || values_[id].dynamic) return false;
+  read_state(values_[id], tensor);
+  const LogFacts& facts = log_facts(*item.op);
+  if (!take_argument(item, facts, 0, tensor) || !take_argument(item, facts, 1, value)) return false;
+  item.ambient = ambient();
+  items_.push_back(std::move(item));
+  return true;
+}
+
+bool OpLog::retain_grad(const at::Tensor& tensor) {
+  LogItem item;
+  item.op = &retain_grad_op();
+  const LogValue id = find(tensor);
+  if (id < 0 || values_[id].kind != LoggedTensor::Kind::result || tensor.is_leaf()) return false;
+  if (!take_argument(item, log_facts(*item.op), 0, tensor)) return false;
+  item.ambient = ambient();
+  values_[id].retains_grad = true;
+  retained_.push_back({torch::autograd::impl::gradient_edge(tensor).function, id});
+  items_.push_back(std::move(item));
+  return true;
+}
+
+std::vector<at::Tensor> OpLog::retained(const std::vector<at::Tensor>& outputs) const {
+  std::vector<at::Tensor> found;
+  if (retained_.empty()) return found;
+  const std::vector<NodePtr> nodes = reach_of(outputs).nodes;
+  for (const Retained& known : retained_)
+    if (const at::Tensor tensor = this->tensor(known.tensor);
+        tensor.defined() && std::find(nodes.begin(), nodes.end(), known.node) != nodes.end())
+      found.push_back(tensor);
+  return found;
+}
+
+// Which gradients the pass leaves with tensors on the way is known. `may`: there may be any.
+bool OpLog::knows_retained(const std::vector<NodePtr>& nodes, bool may) {
+  const bool is_known = std::all_of(nodes.begin(), nodes.end(), [&](const NodePtr& node) {
+    if (node->retains_grad_hooks().empty()) return true;
+    return may && std::any_of(retained_.begin(), retained_.end(),
+                              [&](const Retained& known) { return known.node == node; });
+  });
+  if (!is_known) give_up(OpTrouble::Kind::autograd, "retain_grad() of a tensor");
+  return is_known;
+}
+
+bool OpLog::take_data(const at::Tensor& tensor, const at::Tensor& data) {
+  LogItem item;
+  item.op = &data_op();
+  if (!take_argument(item, log_facts(*item.op), 0, tensor)) return false;
+  item.ambient = ambient();
+  if (!keep_results(item, {c10::IValue(data)}, 0)) return false;
+  values_[item.results[0]].apart = true;
+  items_.push_back(std::move(item));
+  return true;
 }
 
 bool OpLog::is_consumed(LogValue value) const {

@@ -1,5 +1,5 @@
 // Gradients in an op log. PyTorch's dispatcher knows nothing of `.grad` and of backward passes, so
-// the log has two ops of smelt's own for them, which each run of the log makes again.
+// the log has ops of smelt's own for them, which each run of the log makes again.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,14 +16,29 @@ namespace smelt {
 const OpInfo& set_grad_op();
 // smelt::backward(Tensor[] outputs, Tensor[] seeds, Tensor[] leaves, Tensor[] grads,
 // bool keep_graph, bool create_graph, bool only, Tensor[] uses) -> Tensor[]: the pass that adds to
-// `.grad` of all leaves, which are those that it reaches, and have `grads` before; `only`: it goes
-// no further than it has to for these; `uses`: what its hooks take (LogItem::hooks). Returns their
+// `.grad` of all leaves, which are those that it reaches, and have `grads` before, and of those on
+// the way that retain it; `only`: it goes no further than it has to for these; `uses`: what its
+// hooks take (LogItem::hooks). Returns their
 // `.grad` as it is then.
 const OpInfo& backward_op();
+// smelt::grad(Tensor[] outputs, Tensor[] seeds, Tensor[] inputs, bool keep_graph,
+// bool create_graph, bool allow_unused, Tensor[] uses) -> Tensor[]: torch.autograd.grad.
+const OpInfo& grad_op();
+// smelt::require_grad(Tensor self, bool value) -> (): requires_grad_() of a leaf that the log made.
+const OpInfo& require_grad_op();
+// smelt::retain_grad(Tensor self) -> (): retain_grad() of a tensor that the log made.
+const OpInfo& retain_grad_op();
+// smelt::data(Tensor(a) self) -> Tensor(a): `.data`.
+const OpInfo& data_op();
 // smelt::expect(Scalar number, bool truth) -> (): a run for which it does not hold is none.
 const OpInfo& expect_op();
 
 inline bool is_grad_op(const OpInfo& op) { return &op == &set_grad_op() || &op == &backward_op(); }
+// Ops of smelt's own that stand in logs, of which all is known.
+inline bool is_own_op(const OpInfo& op) {
+  return is_grad_op(op) || &op == &grad_op() || &op == &require_grad_op() ||
+         &op == &retain_grad_op() || &op == &data_op() || &op == &expect_op();
+}
 
 using NodePtr = decltype(torch::autograd::Edge::function);
 

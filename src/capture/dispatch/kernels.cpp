@@ -18,6 +18,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
@@ -228,6 +229,21 @@ bool rewrite_polygamma(const OpInfo& op, Stack* stack, size_t first) {
   return true;
 }
 
+// It reads its indices to check them. scatter() finds what is wrong as well, and then the op itself
+// says it.
+bool rewrite_one_hot(const OpInfo& op, Stack* stack, size_t first) {
+  static const OpName kOneHot("aten::one_hot");
+  if (op.name != kOneHot || !(*stack)[first + 1].isInt()) return false;
+  const at::Tensor self = (*stack)[first].toTensor();
+  const int64_t classes = (*stack)[first + 1].toInt();
+  if (classes <= 0 || self.scalar_type() != c10::kLong) return false;
+  std::vector<c10::SymInt> sizes = self.sym_sizes().vec();
+  sizes.emplace_back(classes);
+  stack->resize(first);
+  stack->emplace_back(at::zeros_symint(sizes, self.options()).scatter(-1, self.unsqueeze(-1), 1));
+  return true;
+}
+
 // A write through x.conj() leaves the conjugate bit on the value of x. The views of complex numbers
 // as real ones don't take such a value, so x is given one without the bit first.
 void resolve_written(const OpInfo& op, const Stack& stack, size_t first) {
@@ -308,7 +324,7 @@ void top_kernel(const c10::OperatorHandle& handle, DispatchKeySet keys, Stack* s
   }
   if (reroute_batch_norm(op, stack, first) || functionalize_fused(op, stack, first) ||
       record_bernoulli(*recorder, op, stack, first) || rewrite_polygamma(op, stack, first) ||
-      take_eager_path(*recorder, op, stack, first))
+      rewrite_one_hot(op, stack, first) || take_eager_path(*recorder, op, stack, first))
     return;
   if (arguments.replaced)
     handle.callBoxed(stack);

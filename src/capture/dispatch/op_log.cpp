@@ -128,7 +128,10 @@ LogValue OpLog::add_input(const at::Tensor& tensor) {
 
 LogValue OpLog::find(const at::Tensor& tensor) const {
   const auto it = by_impl_.find(tensor.unsafeGetTensorImpl());
-  return it == by_impl_.end() ? -1 : it->second;
+  if (it != by_impl_.end()) return it->second;
+  if (!open_hook_) return -1;
+  const auto inner = inner_.find(tensor.unsafeGetTensorImpl());
+  return inner == inner_.end() ? -1 : inner->second;
 }
 
 bool OpLog::check_state(LogValue value, const at::Tensor& tensor) {
@@ -142,12 +145,14 @@ bool OpLog::check_state(LogValue value, const at::Tensor& tensor) {
   return false;
 }
 
-bool OpLog::is_single(LogValue value) const {
+// Whether `accept` takes the value and all that it is computed from.
+template <class Accept>
+bool OpLog::is_made_of(LogValue value, const Accept& accept) const {
   std::vector<LogValue> open{value};
   std::vector<bool> seen(values_.size());
   for (size_t i = 0; i < open.size(); ++i) {
     const LoggedTensor& known = values_[open[i]];
-    if (known.dynamic || c10::multiply_integers(known.sizes) != 1) return false;
+    if (known.dynamic || !accept(known)) return false;
     if (known.kind != LoggedTensor::Kind::result || known.item >= items_.size()) continue;
     for (const LogSlot& slot : items_[known.item].slots)
       for (const LogValue argument : slot.values)
@@ -157,6 +162,25 @@ bool OpLog::is_single(LogValue value) const {
         }
   }
   return true;
+}
+
+bool OpLog::is_single(LogValue value) const {
+  return is_made_of(
+      value, [](const LoggedTensor& tensor) { return c10::multiply_integers(tensor.sizes) == 1; });
+}
+
+bool OpLog::is_whole(LogValue value) const {
+  return is_made_of(value, [](const LoggedTensor& tensor) {
+    return c10::isIntegralType(tensor.dtype, /*includeBool=*/true);
+  });
+}
+
+bool OpLog::is_check(LogValue value, bool truth) const {
+  const LoggedTensor& known = values_[value];
+  if (known.kind != LoggedTensor::Kind::result || known.item >= items_.size()) return false;
+  const std::string& name = items_[known.item].op->handle.schema().name();
+  return truth ? name == "aten::all" || name == "aten::_is_all_true"
+               : name == "aten::any" || name == "aten::_is_any_true";
 }
 
 void OpLog::check_inputs() {
@@ -173,6 +197,9 @@ void OpLog::rewind(size_t position) {
     const bool gone = value.kind == LoggedTensor::Kind::result && value.item >= position;
     it = gone ? by_impl_.erase(it) : std::next(it);
   }
+  std::erase_if(retained_,
+                [&](const Retained& known) { return values_[known.tensor].item >= position; });
+  std::erase_if(inner_, [&](const auto& known) { return values_[known.second].item >= position; });
 }
 
 // -- ambient
@@ -306,8 +333,11 @@ void OpLog::note_writes(LogItem& item, const LogFacts& facts) {
                                                static_cast<int>(slot.argument)) != silent.end();
     if (!(alias && alias->isWrite()) && !listed) continue;
     item.quiet = listed;
-    for (LogValue value : slot.values)
-      if (value >= 0) item.written.push_back(value);
+    for (LogValue value : slot.values) {
+      if (value < 0) continue;
+      item.written.push_back(value);
+      item.quiet = item.quiet || values_[value].apart;
+    }
   }
 }
 
@@ -329,6 +359,12 @@ bool OpLog::keep_results(LogItem& item, const std::vector<c10::IValue>& stack, s
       return std::find(slot.values.begin(), slot.values.end(), id) != slot.values.end();
     });
   };
+  // A view of what `.data` gave.
+  const auto shows_apart = [&](int32_t memory) {
+    const LogValue first =
+        item.slots.empty() || item.slots[0].values.empty() ? -1 : item.slots[0].values[0];
+    return memory != 0 && first >= 0 && values_[first].apart && values_[first].memory == memory;
+  };
   bool known = true;
   const auto keep = [&](const at::Tensor& tensor) {
     if (!tensor.defined()) {
@@ -336,10 +372,11 @@ bool OpLog::keep_results(LogItem& item, const std::vector<c10::IValue>& stack, s
       return;
     }
     LogValue id = find(tensor);
-    if (id < 0)
+    if (id < 0) {
       id = add_value(tensor, LoggedTensor::Kind::result);
-    else if (is_argument(id) ||
-             std::find(item.results.begin(), item.results.end(), id) != item.results.end())
+      values_[id].apart = shows_apart(values_[id].memory);
+    } else if (is_argument(id) ||
+               std::find(item.results.begin(), item.results.end(), id) != item.results.end())
       read_state(values_[id], tensor);
     else
       known = false;  // a tensor that the op had kept

@@ -13,6 +13,7 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -53,13 +54,26 @@ struct LogSlot {
 };
 
 struct LogItem;
+struct LoggedTensor;
 
-// What a hook made of a gradient while a backward pass ran. Its ops are the pass's, not the log's.
+// What a hook made of a gradient while a backward pass ran, or the backward of a custom function of
+// several. Its ops are the pass's, not the log's.
 struct LogHook {
-  LogValue tensor = -1;  // whose gradient it was given
-  LogValue grad = -1;    // that gradient
-  LogValue result = -1;  // what took its place, or the gradient itself
+  LogValue tensor = -1;           // whose gradient it was given; -1: a custom function's
+  size_t function = 0;            // of a custom function: the item that called it
+  std::vector<LogValue> grads;    // those gradients; -1: none
+  std::vector<LogValue> results;  // what took their place: of a function one for each argument
   std::vector<LogItem> items;
+};
+
+// A custom autograd function whose forward was followed.
+struct LogFunction {
+  NodePtr node;
+  std::vector<LogItem> items;     // of its forward; nobody outside sees what they make
+  std::vector<LogValue> inputs;   // one for each argument; -1: it is no tensor
+  std::vector<LogValue> outputs;  // as its forward made them
+  std::vector<bool> differentiable;
+  bool materializes = true;  // its backward is given zeros where no gradient came
 };
 
 struct LogItem {
@@ -75,10 +89,15 @@ struct LogItem {
   bool random = false;
   std::vector<LogHook> hooks;   // of a backward pass, in the order in which they were called
   bool registers_hook = false;  // on a result of the log; the passes that call it have it
+  std::shared_ptr<const LogFunction> function;  // of a call that can be written down as ops
 };
 
-// What hooks take of the values of the log, as an argument of the pass that calls them.
-LogSlot hook_uses(const std::vector<LogHook>& hooks, uint32_t argument);
+// What is taken of the values of the log, as an argument of the pass that calls hooks or of the
+// call of a function.
+LogSlot hook_uses(const std::vector<LogHook>& hooks, uint32_t argument,
+                  const std::vector<LoggedTensor>& values);
+LogSlot function_uses(const LogFunction& function, uint32_t argument,
+                      const std::vector<LoggedTensor>& values);
 
 struct LoggedTensor {
   enum class Kind : uint8_t { input, constant, result };
@@ -87,6 +106,9 @@ struct LoggedTensor {
   size_t item = 0;     // of a result: the op that made it
   bool requires_grad = false;
   bool dynamic = false;  // its shape depends on contents: it may be handed on, but not looked at
+  bool retains_grad = false;
+  bool inner = false;  // made in the forward of a custom function, and known to its backward alone
+  bool apart = false;  // changes of it do not count as changes of others on its memory: `.data`
   uint32_t version = 0;
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   c10::Device device = c10::kCPU;
@@ -136,6 +158,19 @@ class OpLog {
   std::optional<LogItem> begin_call(c10::intrusive_ptr<OpaqueCall> call,
                                     const std::vector<at::Tensor>& tensors);
   bool end_call(LogItem item, size_t position, const std::vector<at::Tensor>& results);
+  // The same for a custom function, whose ops are kept with it if they can be: `inputs`, one for
+  // each of its arguments, undefined where that is no tensor; the others as in LogFunction.
+  struct Called {
+    NodePtr node;
+    std::vector<at::Tensor> inputs;
+    bool materializes = true;
+  };
+  bool end_function(LogItem item, size_t position, const std::vector<at::Tensor>& results,
+                    const Called& called);
+  // The item whose ops make up the function with this node; nothing if there is none.
+  std::optional<size_t> function_of(const torch::autograd::Node* node) const;
+  // `saved`: what its backward finds in saved_tensors.
+  void meet_outputs(const LogItem& item, const std::vector<at::Tensor>& saved);
   // Gradients (grad_ops.cpp). set_grad(): the caller has set it. begin_backward() looks up the
   // tensors before the pass is made, end_backward() finds the gradients. False or nothing: trouble.
   bool set_grad(const at::Tensor& self, const at::Tensor& grad);
@@ -145,18 +180,35 @@ class OpLog {
                                         const std::vector<at::Tensor>& only, bool keep_graph,
                                         bool create_graph);
   void end_backward(LogItem item);
+  // torch.autograd.grad: the same, with gradients as results.
+  std::optional<LogItem> begin_grad(const std::vector<at::Tensor>& outputs,
+                                    const std::vector<at::Tensor>& seeds,
+                                    const std::vector<at::Tensor>& inputs, bool keep_graph,
+                                    bool create_graph, bool allow_unused);
+  bool end_grad(LogItem item, const std::vector<at::Tensor>& grads);
+  // requires_grad_() has been called on a result of the log.
+  bool require_grad(const at::Tensor& tensor, bool value);
+  // retain_grad(), likewise. False: it is none of these. retained(): those that a pass comes to.
+  bool retain_grad(const at::Tensor& tensor);
+  std::vector<at::Tensor> retained(const std::vector<at::Tensor>& outputs) const;
+  // `data` is what `.data` of the tensor gave.
+  bool take_data(const at::Tensor& tensor, const at::Tensor& data);
   // Hooks (pass_hooks.cpp). The last item has registered one on the tensor. begin_hook(): the pass
-  // that has begun calls one with the gradient of a tensor; what follows are its ops, until
-  // end_hook() with what it gave, or abandon_hook().
+  // that has begun calls one with the gradient of a tensor, or the backward of a function with
+  // several; what follows are its ops, until end_hook() with what it gave, or abandon_hook().
   void note_registration(const at::Tensor& tensor);
   LogValue registered_on(const torch::autograd::Node* node, uint32_t output) const;
-  bool begin_hook(LogValue tensor, const at::Tensor& grad);
-  bool end_hook(const at::Tensor& result);
+  bool begin_hook(LogHook hook, const std::vector<at::Tensor>& grads);
+  bool end_hook(const std::vector<at::Tensor>& results);
   void abandon_hook();
   // A backward pass has gone over what the tensor was computed by, and nobody can a second time.
   bool is_consumed(LogValue value) const;
-  // One element, and computed from tensors of one element alone.
+  // A counter or flag: it has one element, and is computed from tensors of one element alone.
   bool is_single(LogValue value) const;
+  // Computed from whole numbers and truth values alone: positions, tokens, masks.
+  bool is_whole(LogValue value) const;
+  // all() that is true, or any() that is not.
+  bool is_check(LogValue value, bool truth) const;
   // The log holds for runs in which the number is true, or is not.
   void expect(ScalarId number, const c10::Scalar& seen, bool truth);
 
@@ -172,6 +224,8 @@ class OpLog {
   at::Tensor tensor(LogValue value) const { return at::Tensor(values_[value].impl.lock()); }
 
  private:
+  template <class Accept>
+  bool is_made_of(LogValue value, const Accept& accept) const;
   bool follow(const OpInfo& op, const LogFacts& facts, const std::vector<c10::IValue>& stack,
               size_t first);
   bool take_argument(LogItem& item, const LogFacts& facts, size_t index, const c10::IValue& value);
@@ -180,7 +234,12 @@ class OpLog {
   bool keep_results(LogItem& item, const std::vector<c10::IValue>& stack, size_t first);
   void note_writes(LogItem& item, const LogFacts& facts);
   void read_written(const LogItem& item);
-  bool is_repeatable(const LogHook& hook);
+  bool is_repeatable(const LogHook& hook, LogValue first);
+  std::shared_ptr<LogFunction> fold(size_t position, const std::vector<at::Tensor>& results,
+                                    const Called& called);
+  void consume(const std::vector<NodePtr>& nodes);
+  void take_uses(LogItem& item) const;
+  bool knows_retained(const std::vector<NodePtr>& nodes, bool may);
   LogValue add_value(const at::Tensor& tensor, LoggedTensor::Kind kind);
   void read_state(LoggedTensor& value, const at::Tensor& tensor);
   int32_t memory_of(const at::Tensor& tensor);
@@ -210,12 +269,21 @@ class OpLog {
     LogValue tensor;
   };
   std::vector<Registration> registrations_;
+  struct Retained {
+    NodePtr node;
+    LogValue tensor;
+  };
+  std::vector<Retained> retained_;
   struct OpenHook {
     LogHook hook;
-    size_t position;  // of its first op
+    size_t position;                                            // of its first op
+    LogValue first;                                             // of the values that are its own
+    std::vector<std::pair<c10::TensorImpl*, LogValue>> hidden;  // that stand for the same tensors
   };
   std::optional<OpenHook> open_hook_;
-  std::vector<LogHook> hooks_;  // of the pass at hand
+  std::vector<LogHook> hooks_;                            // of the pass at hand
+  std::unordered_map<c10::TensorImpl*, LogValue> inner_;  // as by_impl_, of LoggedTensor::inner
+  std::vector<at::Tensor> unpacked_;  // outputs as their functions have saved them
   int32_t numbers_ = 0;
   bool keeps_numbers_ = false;
   StandIns* stand_ins_ = nullptr;

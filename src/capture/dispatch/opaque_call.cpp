@@ -11,6 +11,7 @@ namespace {
 constexpr const char* kName = "smelt::opaque_call";
 
 void run_call(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  torch::jit::pop(*stack);  // for whoever writes the call down as ops
   const auto call =
       c10::static_intrusive_pointer_cast<OpaqueCall>(torch::jit::pop(*stack).toCapsule());
   const std::vector<at::Tensor> tensors = torch::jit::pop(*stack).toTensorVector();
@@ -21,7 +22,8 @@ c10::FunctionSchema schema() {
   const c10::TypePtr tensors = c10::ListType::ofTensors();
   return {kName,
           "",
-          {c10::Argument("tensors", tensors), c10::Argument("call", c10::CapsuleType::get())},
+          {c10::Argument("tensors", tensors), c10::Argument("call", c10::CapsuleType::get()),
+           c10::Argument("uses", tensors)},
           {c10::Argument("", tensors)}};
 }
 
@@ -64,6 +66,11 @@ bool OpLog::end_call(LogItem item, size_t position, const std::vector<at::Tensor
     }
   }
   rewind(position);
+  LogSlot uses;
+  uses.argument = static_cast<uint32_t>(item.arguments.size());
+  uses.is_list = true;
+  item.slots.push_back(std::move(uses));
+  item.arguments.emplace_back();
   if (!keep_results(item, {c10::IValue(results)}, 0)) return false;
   items_.push_back(std::move(item));
   return true;

@@ -18,7 +18,8 @@ class OpaqueCall : public torch::CustomClassHolder {
   virtual std::vector<at::Tensor> run(const std::vector<at::Tensor>& tensors) const = 0;
 };
 
-// smelt::opaque_call(Tensor[] tensors, Capsule call) -> Tensor[]; `call` is an OpaqueCall.
+// smelt::opaque_call(Tensor[] tensors, Capsule call, Tensor[] uses) -> Tensor[]; `call` is an
+// OpaqueCall; `uses`: what its ops take if it is written down as such (LogItem::function).
 const OpInfo& opaque_op();
 
 }  // namespace smelt

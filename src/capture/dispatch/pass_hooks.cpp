@@ -22,26 +22,37 @@ LogValue OpLog::registered_on(const torch::autograd::Node* node, uint32_t output
   return -1;
 }
 
-bool OpLog::begin_hook(LogValue tensor, const at::Tensor& grad) {
-  if (const LogValue known = find(grad); known >= 0 || open_hook_) {
-    give_up(OpTrouble::Kind::autograd, "a hook on a gradient that is used otherwise");
+// A gradient may be one that the log knows already: the one that the pass was given, or that other
+// hooks were. What it stands for here is the pass's business.
+bool OpLog::begin_hook(LogHook hook, const std::vector<at::Tensor>& grads) {
+  if (open_hook_) {
+    give_up(OpTrouble::Kind::autograd, "a hook inside of another");
     return false;
   }
-  OpenHook open;
-  open.hook.tensor = tensor;
-  open.hook.grad = add_value(grad, LoggedTensor::Kind::result);
-  open.position = items_.size();
+  OpenHook open{std::move(hook), items_.size(), static_cast<LogValue>(values_.size()), {}};
+  for (const at::Tensor& grad : grads) {
+    LogValue value = grad.defined() ? find(grad) : -1;
+    if (grad.defined() && value < open.first) {
+      if (value >= 0) open.hidden.emplace_back(grad.unsafeGetTensorImpl(), value);
+      value = add_value(grad, LoggedTensor::Kind::result);
+    }
+    open.hook.grads.push_back(value);
+  }
   open_hook_ = std::move(open);
   resume();
   return true;
 }
 
 // Its ops change nothing but what they have made, draw nothing, and read no number.
-bool OpLog::is_repeatable(const LogHook& hook) {
+bool OpLog::is_repeatable(const LogHook& hook, LogValue first) {
   const auto refuse = [&](const char* what) {
     give_up(OpTrouble::Kind::autograd, what);
     return false;
   };
+  const auto is_given = [&](LogValue id) {
+    return std::find(hook.grads.begin(), hook.grads.end(), id) != hook.grads.end();
+  };
+  const auto is_older = [&](LogValue id) { return id < first || is_given(id); };
   for (const LogItem& item : hook.items) {
     if (item.random) return refuse("a hook that draws random numbers");
     if (item.number >= 0 || item.op == &expect_op()) return refuse("a hook that reads a number");
@@ -49,7 +60,7 @@ bool OpLog::is_repeatable(const LogHook& hook) {
     for (const LogValue written : item.written) {
       const std::vector<LogValue>& there = in_memory_[values_[written].memory];
       if (is_input_memory(values_[written].memory) ||
-          std::any_of(there.begin(), there.end(), [&](LogValue id) { return id <= hook.grad; }))
+          std::any_of(there.begin(), there.end(), is_older))
         return refuse("a hook that changes a tensor in place");
     }
   }
@@ -59,51 +70,87 @@ bool OpLog::is_repeatable(const LogHook& hook) {
 void OpLog::abandon_hook() {
   pause();
   if (!open_hook_) return;
-  const LogValue first = open_hook_->hook.grad;
+  const LogValue first = open_hook_->first;
   items_.resize(std::min(items_.size(), open_hook_->position));
   // Nobody else may meet these.
   std::erase_if(by_impl_, [&](const auto& known) {
     return known.second >= first && values_[known.second].kind != LoggedTensor::Kind::input;
   });
+  for (const auto& [impl, value] : open_hook_->hidden) by_impl_[impl] = value;
   open_hook_.reset();
 }
 
-bool OpLog::end_hook(const at::Tensor& result) {
+bool OpLog::end_hook(const std::vector<at::Tensor>& results) {
   if (!open_hook_) return false;
   LogHook hook = std::move(open_hook_->hook);
-  hook.result = result.defined() ? find(result) : hook.grad;
+  const LogValue own = open_hook_->first;
+  bool is_known = true;
+  for (const at::Tensor& result : results) {
+    hook.results.push_back(result.defined() ? find(result) : -1);
+    is_known = is_known && (!result.defined() || hook.results.back() >= 0);
+  }
   const auto first = items_.begin() + static_cast<ptrdiff_t>(open_hook_->position);
   hook.items.assign(std::make_move_iterator(first), std::make_move_iterator(items_.end()));
   abandon_hook();
-  if (hook.result < 0) {
+  if (!is_known) {
     give_up(OpTrouble::Kind::foreign_tensor, "the result of a hook");
     return false;
   }
-  if (!is_repeatable(hook)) return false;
+  if (!is_repeatable(hook, own)) return false;
   hooks_.push_back(std::move(hook));
   return true;
 }
 
-// The values of the log that hooks take.
-LogSlot hook_uses(const std::vector<LogHook>& hooks, uint32_t argument) {
-  LogSlot slot;
-  slot.argument = argument;
-  slot.is_list = true;
-  std::unordered_set<LogValue> known;
-  const auto use = [&](LogValue value) {
-    if (value >= 0 && known.insert(value).second) slot.values.push_back(value);
-  };
-  for (const LogHook& hook : hooks) {
-    use(hook.tensor);
-    known.insert(hook.grad);
-    for (const LogItem& item : hook.items) {
+namespace {
+
+// The values that items take and do not make.
+class Uses {
+ public:
+  Uses(uint32_t argument, const std::vector<LoggedTensor>& values) : values_(values) {
+    slot_.argument = argument;
+    slot_.is_list = true;
+  }
+  void make(LogValue value) { known_.insert(value); }
+  void use(LogValue value) {
+    if (value >= 0 && !values_[value].inner && known_.insert(value).second)
+      slot_.values.push_back(value);
+  }
+  void use(const std::vector<LogItem>& items) {
+    for (const LogItem& item : items) {
       for (const LogSlot& taken : item.slots)
         for (const LogValue value : taken.values) use(value);
-      for (const LogValue made : item.results) known.insert(made);
+      for (const LogValue made : item.results) make(made);
     }
-    use(hook.result);
   }
-  return slot;
+  LogSlot slot() && { return std::move(slot_); }
+
+ private:
+  LogSlot slot_;
+  std::unordered_set<LogValue> known_;
+  const std::vector<LoggedTensor>& values_;
+};
+
+}  // namespace
+
+LogSlot hook_uses(const std::vector<LogHook>& hooks, uint32_t argument,
+                  const std::vector<LoggedTensor>& values) {
+  Uses uses(argument, values);
+  for (const LogHook& hook : hooks) {
+    uses.use(hook.tensor);
+    for (const LogValue grad : hook.grads) uses.make(grad);
+    uses.use(hook.items);
+    for (const LogValue result : hook.results) uses.use(result);
+  }
+  return std::move(uses).slot();
+}
+
+LogSlot function_uses(const LogFunction& function, uint32_t argument,
+                      const std::vector<LoggedTensor>& values) {
+  Uses uses(argument, values);
+  for (const LogValue input : function.inputs) uses.use(input);
+  uses.use(function.items);
+  for (const LogValue output : function.outputs) uses.use(output);
+  return std::move(uses).slot();
 }
 
 }  // namespace smelt

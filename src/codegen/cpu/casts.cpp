@@ -1,5 +1,7 @@
 #include "codegen/cpu/casts.h"
 
+#include <llvm/IR/PatternMatch.h>
+
 #include "base/error.h"
 #include "codegen/cpu/types.h"
 
@@ -43,7 +45,12 @@ Type* shaped(DType dtype, Value* like) {
 Value* widen_half(llvm::IRBuilder<>& ir, Value* value, DType from) {
   Type* f32 = shaped(DType::f32, value);
   if (from == DType::f16) return ir.CreateFPExt(value, f32);
-  Value* bits = ir.CreateZExt(value, with_lanes(ir.getInt32Ty(), value->getType()));
+  Value* bits = nullptr;
+  using namespace llvm::PatternMatch;
+  // What was rounded just now, and is still there as 32 bits.
+  if (match(value, m_Trunc(m_LShr(m_Value(bits), m_SpecificInt(16)))))
+    return ir.CreateBitCast(ir.CreateAnd(bits, integer_of(bits->getType(), -0x10000)), f32);
+  bits = ir.CreateZExt(value, with_lanes(ir.getInt32Ty(), value->getType()));
   return ir.CreateBitCast(ir.CreateShl(bits, integer_of(bits->getType(), 16)), f32);
 }
 
@@ -54,9 +61,10 @@ Value* narrow_to_bf16(llvm::IRBuilder<>& ir, Value* value) {
   Value* bits = ir.CreateBitCast(value, i32);
   Value* last = ir.CreateAnd(ir.CreateLShr(bits, integer_of(i32, 16)), integer_of(i32, 1));
   Value* rounded = ir.CreateAdd(bits, ir.CreateAdd(last, integer_of(i32, 0x7fff)));
-  Value* shifted = ir.CreateLShr(rounded, integer_of(i32, 16));
-  Value* result = ir.CreateSelect(ir.CreateFCmpUNO(value, value), integer_of(i32, 0x7fc0), shifted);
-  return ir.CreateTrunc(result, with_lanes(ir.getInt16Ty(), value->getType()));
+  Value* result =
+      ir.CreateSelect(ir.CreateFCmpUNO(value, value), integer_of(i32, 0x7fc00000), rounded);
+  return ir.CreateTrunc(ir.CreateLShr(result, integer_of(i32, 16)),
+                        with_lanes(ir.getInt16Ty(), value->getType()));
 }
 
 Value* float_to_integer(llvm::IRBuilder<>& ir, Value* value, DType to) {

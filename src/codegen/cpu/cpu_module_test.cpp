@@ -427,6 +427,36 @@ TEST(CpuModule, LargeResultsAreWrittenPastTheCaches) {
   }
 }
 
+TEST(CpuModule, LargeInputsAreFetchedAhead) {
+  Draft d({40}, {1000});
+  const int32_t in = d.input(DType::f32, 40'000), out = d.output(DType::f32, 40'000);
+  const Index at = i(0) * 1000 + i(1);
+  d.stage(true);
+  const Expr most = d.reduce(Reduction::max, d.load(in, at));
+  d.stage(true);
+  d.store(out, at, d.load(in, at) - most);
+  EXPECT_EQ(d.run(), "");
+  const Kernel* const one[] = {&d.kernel};
+  // The next row, when this one is read for the last time.
+  const auto ahead = [&](const CpuOptions& options) {
+    return compile_cpu(one, options)->assembly().find("prefetcht0\t4000(") != std::string::npos;
+  };
+  EXPECT_TRUE(ahead({.stream_bytes = 100'000}));
+  EXPECT_FALSE(ahead({}));
+}
+
+// A value that is rounded to bf16 and used on is not taken apart and put together again.
+TEST(CpuModule, RoundsToBf16InRegisters) {
+  Draft d({320}, {});
+  const int32_t in = d.input(DType::f32, 320), out = d.output(DType::f32, 320);
+  d.stage(false);
+  const Expr once = d.load(in, i(0)).to(DType::bf16).to(DType::f32);
+  d.store(out, i(0), (once * once).to(DType::bf16).to(DType::f32) + once);
+  EXPECT_EQ(d.run(), "");
+  const Kernel* const one[] = {&d.kernel};
+  EXPECT_EQ(compile_cpu(one, {})->assembly().find("pmovzxwd"), std::string::npos);
+}
+
 // An output in the memory of an input is in the caches already.
 TEST(CpuModule, LargeResultsInPlace) {
   Draft d({5000}, {});

@@ -34,6 +34,10 @@ void Emitter::open_function(const std::string& name) {
   function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module_);
   function_->setDoesNotThrow();
   function_->addRetAttr(llvm::Attribute::ZExt);
+  // Without these LLVM may cut 512-bit vectors in two.
+  const std::string bits = std::to_string(host_target().vector_bits);
+  function_->addFnAttr("prefer-vector-width", bits);
+  function_->addFnAttr("min-legal-vector-width", bits);
   buffers_ = function_->getArg(0);
   sizes_ = function_->getArg(1);
   params_ = function_->getArg(2);
@@ -61,13 +65,6 @@ void Emitter::run() {
   // Other threads may read what was written past the caches.
   if (!stream_masks_.empty()) ir_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
   ir_.CreateRet(ir_.CreateICmpEQ(ir_.CreateLoad(ir_.getInt64Ty(), failed_), number(0)));
-  // Without these LLVM may cut 512-bit vectors in two; functions that pass vectors to each other
-  // (vector_math.h has some) must agree on it.
-  const std::string bits = std::to_string(host_target().vector_bits);
-  for (llvm::Function& function : module_) {
-    function.addFnAttr("prefer-vector-width", bits);
-    function.addFnAttr("min-legal-vector-width", bits);
-  }
 }
 
 // The caller brings scratch memory whose size was known when the kernel was compiled; other scratch

@@ -157,6 +157,7 @@ class Emitter {
   Value* stream_mask(int32_t slot, int64_t vector_bytes);
   bool can_stream(const Inst& inst, const Access& access) const;
   void store_streamed(const Inst& inst, Value* pointer, Value* value);
+  void prefetch(Val load, const Access& access, int pack);
 
   // slices.cpp
   Value* partial_pointer(Val value, bool position, Value* slice, int pack);

@@ -138,6 +138,7 @@ Parts Emitter::emit_load(Val value) {
   Parts parts;
   for (int pack = 0; pack < packs_; ++pack) {
     Value* part = load_part(inst, access, pack);
+    if (plan_.ahead[value] && !mask_ && lanes_ > 1) prefetch(value, access, pack);
     parts.push_back(access.walk == Walk::uniform ? splat(part, lanes_) : part);
   }
   return parts;

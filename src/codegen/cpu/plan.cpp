@@ -346,6 +346,7 @@ Plan make_plan(const Kernel& kernel, const CpuOptions& options, const HostTarget
   choose_scratch(kernel, plan);
   choose_units(kernel, plan);
   choose_streams(kernel, options, host, plan);
+  choose_prefetches(kernel, options, host, plan);
   choose_slices(kernel, options, plan);
   return plan;
 }

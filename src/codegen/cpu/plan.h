@@ -38,6 +38,7 @@ struct Plan {
 
   // What only large kernels have (plan_large.h).
   std::vector<bool> streamed;           // per buffer: written past the caches
+  std::vector<int64_t> ahead;           // per load: fetch what lies that many bytes on; 0: nothing
   int slice_dim = -1;                   // the inner dimension that is cut into slices; -1: none
   int64_t slice = 0, slices = 1;        // points of it per slice; slices
   std::vector<int64_t> partial_offset;  // per reduction, in bytes: its results per slice and point

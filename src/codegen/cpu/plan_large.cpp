@@ -16,6 +16,9 @@ namespace {
 constexpr int64_t kSlicePoints = 32 * 1024;
 constexpr int64_t kFewItems = 32;  // for the threads to share
 constexpr int64_t kManyItems = 128;
+// Measured (bench/cpu_kernels.cpp, rows "stream"): half as far is as good, twice as far too.
+constexpr int64_t kAheadBytes = 4096;
+constexpr int64_t kLongestAhead = 256 * 1024;  // it has to stay in the second-level cache
 
 bool reads(const Kernel& kernel, int32_t slot) {
   return std::any_of(kernel.insts.begin(), kernel.insts.end(), [&](const Inst& inst) {
@@ -35,6 +38,38 @@ bool fills_lines(const Kernel& kernel, const Plan& plan, const loops::Stage& sta
 
 Size points_of(const Kernel& kernel, const loops::Stage& stage) {
   return stage.inner ? product(kernel.outer) * product(kernel.inner) : product(kernel.outer);
+}
+
+// Of the elements a load reads; 0: not known.
+int64_t bytes_walked(const Kernel& kernel, const Inst& load) {
+  if (!load.index.is_affine() || load.index.uses_values()) return 0;
+  int64_t bytes = bytes_of(load.dtype);
+  for (int dim = 0; dim < kernel.dims(); ++dim) {
+    const Size& extent = kernel.extent(dim);
+    const auto stride = load.index.stride_of(dim);
+    if (!stride || !stride->is_known() || !extent.is_known()) return 0;
+    if (!stride->is(0)) bytes *= extent.known();
+  }
+  return bytes;
+}
+
+// From an element that a load reads to the one that should be on its way by then; 0: none. A row
+// that is read again is in the caches the last time: that is when the next one is fetched.
+int64_t bytes_ahead(const Kernel& kernel, const Plan& plan, const Inst& load, bool again) {
+  const auto along = load.index.stride_of(plan.vector_dim);
+  if (!along || !along->is(1)) return 0;
+  const int64_t width = bytes_of(load.dtype);
+  const int outer = static_cast<int>(kernel.outer.size());
+  if (plan.outer_vector) {
+    // Below columns, the rows of the matrix follow each other closely or not at all.
+    const bool near = kernel.inner.empty() ||
+                      load.index.stride_of(kernel.dims() - 1)->known() * width <= kAheadBytes;
+    return near ? kAheadBytes : 0;
+  }
+  if (!again) return kAheadBytes;
+  const int64_t row = outer == 0 ? 0 : load.index.stride_of(outer - 1)->known() * width;
+  if (row <= 0 || row > kLongestAhead) return 0;
+  return (kAheadBytes / 2 + row - 1) / row * row;
 }
 
 // Is no element written twice? Each stride steps over all that the smaller ones reach.
@@ -114,6 +149,23 @@ void choose_streams(const Kernel& kernel, const CpuOptions& options, const HostT
   }
   if (!bytes.is_known() || bytes.known() <= cached) return;
   plan.streamed = std::move(streamed);
+}
+
+void choose_prefetches(const Kernel& kernel, const CpuOptions& options, const HostTarget& host,
+                       Plan& plan) {
+  plan.ahead.assign(kernel.insts.size(), 0);
+  const int64_t cached = options.stream_bytes > 0 ? options.stream_bytes : host.cache_bytes;
+  if (plan.lanes == 1 || plan.tile_dim >= 0 || host.name == "none") return;
+  for (size_t slot = 0; slot < kernel.buffers.size(); ++slot) {
+    if (kernel.buffers[slot].kind != Buffer::Kind::input) continue;
+    std::vector<Val> loads;
+    for (size_t v = 0; v < kernel.insts.size(); ++v)
+      if (kernel.insts[v].op == Op::load && kernel.insts[v].slot == static_cast<int32_t>(slot))
+        loads.push_back(static_cast<Val>(v));
+    if (loads.empty() || bytes_walked(kernel, kernel.insts[loads.back()]) <= cached) continue;
+    plan.ahead[loads.back()] =
+        bytes_ahead(kernel, plan, kernel.insts[loads.back()], loads.size() > 1);
+  }
 }
 
 void choose_slices(const Kernel& kernel, const CpuOptions& options, Plan& plan) {

@@ -1,6 +1,11 @@
 // Stores past the caches (plan_large.h). The instruction for them takes whole vectors at addresses
 // aligned to their size; every store asks for that, since rows may begin anywhere. An output that
 // is the memory of an input is in the caches already, and stays there.
+//
+// Large inputs are asked for ahead of time. The processor does so by itself, but not past the end
+// of a page, and not before a row is read that is long in coming because of the arithmetic before
+// it.
+#include "codegen/cpu/casts.h"
 #include "codegen/cpu/emitter.h"
 #include "codegen/cpu/types.h"
 
@@ -48,6 +53,19 @@ Value* Emitter::stream_mask(int32_t slot, int64_t vector_bytes) {
     mask = ir_.CreateSelect(in_place, number(-1), number(vector_bytes - 1));
   });
   return mask;
+}
+
+// Once per line.
+void Emitter::prefetch(Val load, const Access& access, int pack) {
+  const Inst& inst = kernel_.insts[load];
+  if (access.walk != Access::Walk::contiguous || pack * lanes_ * bytes_of(inst.dtype) % 64) return;
+  Value* pointer = pack_pointer(access, memory_type(context_, inst.dtype), pack);
+  Value* there =
+      ir_.CreateConstGEP1_64(ir_.getInt8Ty(), pointer, static_cast<uint64_t>(plan_.ahead[load]));
+  constexpr uint32_t kRead = 0, kIntoAllCaches = 3, kData = 1;
+  ir_.CreateIntrinsic(
+      llvm::Intrinsic::prefetch, {ir_.getPtrTy()},
+      {there, ir_.getInt32(kRead), ir_.getInt32(kIntoAllCaches), ir_.getInt32(kData)});
 }
 
 void Emitter::store_streamed(const Inst& inst, Value* pointer, Value* value) {

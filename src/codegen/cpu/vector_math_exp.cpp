@@ -6,6 +6,7 @@
 // exponent_bias). Results that are denormal or overflow need 2^k beyond the range of exponents:
 // there the bias is doubled, so that half of the low bits is 2^floor(k/2), and the rest
 // 2^ceil(k/2); the only rounding of two multiplications is then in the second. NaN goes through r.
+// AVX-512 has an instruction that scales by 2^k with one rounding, which gives the same bits.
 #include "codegen/cpu/vector_math_functions.h"
 
 namespace smelt::vector_math {
@@ -36,7 +37,7 @@ constexpr double kExpTwo64[] = {
     1.0178200458827259e-7, 7.073858438902141e-9,   4.434730853956467e-10};
 
 struct Reduced {
-  Num r;
+  Num r, k;
   Bits raw;  // its low bits: k + the bias asked for
 };
 
@@ -45,13 +46,14 @@ Reduced reduce(const Num& x, int bias) {
   const Num raw = fma(x, kLog2E, round);
   const Num k = raw - round;
   const Num r = fma(k, -kLn2.low(x), fma(k, -kLn2.high(x), x));
-  return {r, raw.bits()};
+  return {r, k, raw.bits()};
 }
 
 Reduced reduce_by_two(const Num& x, int bias) {
   const double round = round_by(x) + bias;
   const Num raw = x + round;
-  return {x - (raw - round), raw.bits()};
+  const Num k = raw - round;
+  return {x - k, k, raw.bits()};
 }
 
 Num small_exp(const Num& r) {
@@ -70,9 +72,10 @@ Num power_of_two(const Num& like, const Bits& biased) {
 }
 
 // x * 2^k; the bias of raw is twice exponent_bias.
-Num scale(const Num& x, const Bits& raw) {
-  const Bits half = raw >> 1;
-  return x * power_of_two(x, half) * power_of_two(x, raw - half);
+Num scale(const Num& x, const Reduced& reduced) {
+  if (has_scale_by_exponent(x)) return scale_by_exponent(x, reduced.k);
+  const Bits half = reduced.raw >> 1;
+  return x * power_of_two(x, half) * power_of_two(x, reduced.raw - half);
 }
 
 // Below the lowest every exp rounds to 0, above the highest to infinity.
@@ -84,25 +87,25 @@ Num clamp_exponent(const Num& x) {
 
 Num exp(const Num& x) {
   const Reduced reduced = reduce(clamp_exponent(x), 2 * exponent_bias(x));
-  return scale(small_exp(reduced.r), reduced.raw);
+  return scale(small_exp(reduced.r), reduced);
 }
 
 Num scaled_exp(const Num& x, const Num& factor, Term rest) {
   const double bound = by_type(x, 170.0, 1400.0);
   const Reduced reduced = reduce(at_most(at_least(x, -bound), bound), 2 * exponent_bias(x));
   const Num small = small_expm1(rest.num.value ? reduced.r + rest : reduced.r);
-  return scale(fma(small, factor, factor), reduced.raw);
+  return scale(fma(small, factor, factor), reduced);
 }
 
 Num exp2(const Num& x) {
   const Num clamped = at_most(at_least(x, by_type(x, -151.0, -1076.0)), by_type(x, 129.0, 1025.0));
   const Reduced reduced = reduce_by_two(clamped, 2 * exponent_bias(x));
-  return scale(small_exp2(reduced.r), reduced.raw);
+  return scale(small_exp2(reduced.r), reduced);
 }
 
 Num exp2_of_sum(const Num& x, const Num& rest) {
   const Reduced reduced = reduce_by_two(x, 2 * exponent_bias(x));
-  return scale(small_exp2(reduced.r + rest), reduced.raw);
+  return scale(small_exp2(reduced.r + rest), reduced);
 }
 
 Num exp2_of_small(const Num& x) {

@@ -20,6 +20,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "codegen/cpu/host_target.h"
 #include "codegen/cpu/vector_math_test_rows.h"
 
 namespace smelt {
@@ -28,8 +29,10 @@ namespace {
 using loops::Op;
 using vector_math::test::Row;
 
-// f(x, y, out, n): out[i] = op(x[i], y[i]) for vectors of `width` lanes (0: a scalar).
-void write_loop(llvm::Module& module, const std::string& name, Op op, bool wide, unsigned width) {
+// f(x, y, out, n): out[i] = op(x[i], y[i]) for vectors of `width` lanes (0: a scalar). `registers`:
+// the bits of the widest registers; 0: as LLVM likes.
+void write_loop(llvm::Module& module, const std::string& name, Op op, bool wide, unsigned width,
+                int registers) {
   llvm::LLVMContext& context = module.getContext();
   llvm::IRBuilder<> ir(context);
   llvm::Type* scalar = wide ? ir.getDoubleTy() : ir.getFloatTy();
@@ -38,6 +41,10 @@ void write_loop(llvm::Module& module, const std::string& name, Op op, bool wide,
       llvm::FunctionType::get(
           ir.getVoidTy(), {ir.getPtrTy(), ir.getPtrTy(), ir.getPtrTy(), ir.getInt64Ty()}, false),
       llvm::Function::ExternalLinkage, name, module);
+  if (registers) {
+    function->addFnAttr("prefer-vector-width", std::to_string(registers));
+    function->addFnAttr("min-legal-vector-width", std::to_string(registers));
+  }
   auto* entry = llvm::BasicBlock::Create(context, "entry", function);
   auto* body = llvm::BasicBlock::Create(context, "body", function);
   auto* done = llvm::BasicBlock::Create(context, "done", function);
@@ -76,7 +83,8 @@ class Compiled {
     auto context = std::make_unique<llvm::LLVMContext>();
     auto module = std::make_unique<llvm::Module>("math", *context);
     module->setDataLayout(jit_->getDataLayout());
-    write_loop(*module, "loop", op, std::is_same_v<T, double>, width);
+    const int registers = cpu ? 0 : smelt::cpu::host_target().vector_bits;
+    write_loop(*module, "loop", op, std::is_same_v<T, double>, width, registers);
     EXPECT_FALSE(llvm::verifyModule(*module, &llvm::errs()));
     llvm::cantFail(
         jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))));

@@ -2,6 +2,7 @@
 
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 namespace smelt::vector_math {
 
@@ -103,6 +104,24 @@ Num to_f64(const Num& a) {
 }
 Num to_f32(const Num& a) {
   return {a.ir, a.ir->CreateFPTrunc(a.value, with_scalar(a.value->getType(), a.ir->getFloatTy()))};
+}
+
+// Of 512 bits, in functions that say that those are registers.
+bool has_scale_by_exponent(const Num& x) {
+  const llvm::Type* type = x.value->getType();
+  if (!type->isVectorTy() || type->getPrimitiveSizeInBits().getFixedValue() != 512) return false;
+  const llvm::Function* function = x.ir->GetInsertBlock()->getParent();
+  return function->getFnAttribute("min-legal-vector-width").getValueAsString() == "512";
+}
+
+Num scale_by_exponent(const Num& x, const Num& k) {
+  const auto id = x.wide() ? llvm::Intrinsic::x86_avx512_mask_scalef_pd_512
+                           : llvm::Intrinsic::x86_avx512_mask_scalef_ps_512;
+  llvm::Value* all =
+      llvm::Constant::getAllOnesValue(x.wide() ? x.ir->getInt8Ty() : x.ir->getInt16Ty());
+  constexpr uint32_t kAsSet = 4;  // the rounding mode
+  return {x.ir,
+          x.ir->CreateIntrinsic(id, {}, {x.value, k.value, x.value, all, x.ir->getInt32(kAsSet)})};
 }
 
 // One chain: the processor works on several points at a time, and the rounding errors are the

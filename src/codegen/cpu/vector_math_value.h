@@ -87,6 +87,11 @@ Mask is_odd(const Bits& a);
 Num to_f64(const Num& a);  // of float
 Num to_f32(const Num& a);  // of double
 
+// x * 2^k, k a whole number, with one rounding and at any size of the result. One instruction,
+// where there is one for vectors of x's type.
+bool has_scale_by_exponent(const Num& x);
+Num scale_by_exponent(const Num& x, const Num& k);
+
 // coefficients[0] + coefficients[1]*x + ...
 Num polynomial(const Num& x, std::span<const double> coefficients);
 

@@ -1,0 +1,126 @@
+"""Branches on tensors of whole numbers - masks, positions, tokens - are taken for what they were: one graph, which checks
+them, and another one where they turn out otherwise."""
+
+import pytest
+import torch
+
+import smelt
+
+
+def masked(x, mask):
+    if (mask == 1).all():
+        return x * 2
+    return x * mask
+
+
+def padded(x, tokens):
+    if 0 in tokens[:, [-1, 0]]:
+        return x + 1
+    return x * 2
+
+
+def packed(x, positions):
+    jumps = (torch.diff(positions, prepend=positions[:1] - 1) != 1).cumsum(-1)
+    if jumps[-1] == 0:
+        return x.sum()
+    return x * jumps
+
+
+def written(x, counts):
+    x.add_(1)
+    if counts.any():
+        x.mul_(2)
+    counts.add_(1)
+    if (counts > 2).all():
+        return x - 1
+    return x + counts
+
+
+def checked(x, tokens):
+    if tokens.max() >= 10:
+        raise ValueError(f'{tokens.max().item()} is no token')
+    return x * tokens.sum()
+
+
+CASES = {masked: ([1, 1, 1, 1], [1, 0, 1, 1]), padded: ([[1, 2], [3, 4]], [[0, 1], [1, 1]]),
+         packed: ([0, 1, 2, 3], [0, 1, 0, 1]), written: ([0, 0, 0, 0], [5, 5, 5, 5], [1, 1, 1, 1]),
+         checked: ([1, 2, 3], [1, 20, 3])}
+
+
+def outcome(fn, values):
+    x, numbers = torch.arange(4.0), torch.tensor(values)
+    try:
+        result = fn(x, numbers)
+    except ValueError as error:
+        result = str(error)
+    return [t.tolist() if isinstance(t, torch.Tensor) else t for t in (result, x, numbers)]
+
+
+@pytest.fixture
+def without_gradients():
+    smelt.reset()
+    with torch.no_grad():
+        yield
+
+
+@pytest.mark.parametrize('fn', CASES)
+def test_what_stays_the_same_is_one_graph(fn, without_gradients):
+    compiled = smelt.compile(fn)
+    for _ in range(4):
+        assert outcome(compiled, CASES[fn][0]) == outcome(fn, CASES[fn][0])
+    assert smelt.stats()['graph_breaks'] == 0
+    assert smelt.stats()['graphs'] == 1
+
+
+@pytest.mark.parametrize('fn', CASES)
+@pytest.mark.parametrize('order', ['01', '0001', '0011', '012', '00000000001'])
+def test_what_changes_is_noticed(fn, order, without_gradients):
+    compiled = smelt.compile(fn)
+    for _ in range(6):
+        for which in order:
+            values = CASES[fn][int(which) % len(CASES[fn])]
+            assert outcome(compiled, values) == outcome(fn, values)
+
+
+def test_a_loop_is_not_rolled_out(without_gradients):
+    def count_down(x, n):
+        while (n > 0).any():
+            n, x = n - 1, x * 1.5
+        return x
+
+    compiled = smelt.compile(count_down)
+    for n in (100, 100, 3, 50, 100, 0):
+        assert outcome(compiled, [n] * 4) == outcome(count_down, [n] * 4)
+    assert smelt.stats()['graph_breaks'] > 0
+
+
+def test_a_forward_pass_of_training_ends_its_graph_instead():
+    smelt.reset()
+    compiled = smelt.compile(masked)
+    for _ in range(3):
+        x = torch.arange(4.0, requires_grad=True)
+        compiled(x, torch.ones(4, dtype=torch.int64)).sum().backward()
+        assert x.grad.tolist() == [2.0] * 4
+    assert smelt.stats()['graph_breaks'] == 1
+
+
+def test_a_whole_step_is_one_graph():
+    smelt.reset()
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    @smelt.compile
+    def step(x, mask):
+        optimizer.zero_grad()
+        loss = masked(x * weight, mask).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    ones, some = torch.ones(4, dtype=torch.int64), torch.tensor([1, 0, 1, 1])
+    for mask in (ones, ones, ones, some, ones, some):
+        before = weight.detach().clone()
+        step(torch.ones(4), mask)
+        gradient = 2.0 * mask if mask is ones else 1.0 * mask
+        torch.testing.assert_close(weight.detach(), before - 0.1 * gradient)
+    assert smelt.stats()['graph_breaks'] == 0

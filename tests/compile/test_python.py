@@ -432,6 +432,17 @@ def iteration_helpers():
     return fn
 
 
+@case(whole=False)
+def sort_reversed_by_any_object():
+    """An error before Python 3.12."""
+    def fn(x):
+        try:
+            return x * 2, sorted([1, 3, 2], key=lambda v: v, reverse=[0]), sorted([1, 3, 2], key=lambda v: v, reverse="")
+        except TypeError as error:
+            return x * 2, str(error)
+    return fn
+
+
 @case()
 def zip_strict_and_itertools():
     def fn(x):

@@ -396,6 +396,27 @@ def compiled_generator():
 
 
 @case()
+def generators_left_that_delegate_to_a_try_block():
+    log = []
+
+    def inner(x):
+        try:
+            yield x / 2
+        finally:
+            log.append(len(log))
+
+    def outer(x):
+        yield from inner(x)
+
+    def fn(x):
+        left = outer(x * 2)
+        first, before = next(left), len(log)
+        left = None
+        return first + 1, before, list(log)
+    return fn
+
+
+@case()
 def generators_left_in_a_try_block():
     log = []
 

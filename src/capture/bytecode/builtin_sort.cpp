@@ -68,11 +68,13 @@ Object call_on_positions(Trace& trace, const char* function, PyObject* keys, PyO
 // The items in their new order; false with an error set.
 bool sort_items(Trace& trace, const Sorting& sorting, std::span<const Result> items,
                 std::vector<Value>& sorted) {
+#if PY_VERSION_HEX < 0x030C0000  // from then on any object says whether it is true
   if (!PyIndex_Check(sorting.reverse.object)) {
     PyErr_Format(PyExc_TypeError, "'%.200s' object cannot be interpreted as an integer",
                  Py_TYPE(sorting.reverse.object)->tp_name);
     return false;
   }
+#endif
   const int is_reversed = truth(&trace, sorting.reverse);
   if (is_reversed < 0) return false;
   const Object keys = compute_keys(trace, sorting.key, items);

@@ -93,8 +93,30 @@ std::optional<std::vector<Tensors::PassHooks>> pass_hooks(PyObject* outputs) {
   return found;
 }
 
+namespace {
+
+// What a function's context has depends on the version of PyTorch: a std::weak_ptr to its node, or a
+// pointer of PyTorch's own; and since 2.13 gradients as one list.
+template <class Context>
+torch::autograd::Node* node_in(const Context& context) {
+  if constexpr (requires { context.cdata.get(); })
+    return context.cdata.get();
+  else
+    return context.cdata.lock().get();
+}
+
+template <class Context>
+bool takes_gradients_as_list(const Context& context) {
+  if constexpr (requires { context.boxed_grads_call; })
+    return context.boxed_grads_call;
+  else
+    return false;
+}
+
+}  // namespace
+
 torch::autograd::Node* node_of(PyObject* context) {
-  return reinterpret_cast<THPFunction*>(context)->cdata.get();
+  return node_in(*reinterpret_cast<THPFunction*>(context));
 }
 
 OpLog::Called called_function(std::span<PyObject* const> arguments, PyObject* result) {
@@ -112,7 +134,7 @@ OpLog::Called called_function(std::span<PyObject* const> arguments, PyObject* re
   const Object context = context_of(*node);
   const auto* function = reinterpret_cast<THPFunction*>(context.get());
   if (!function || function->dirty_tensors || function->pure_view ||
-      !function->materialize_non_diff_grads || function->boxed_grads_call)
+      !function->materialize_non_diff_grads || takes_gradients_as_list(*function))
     return called;
   called.materializes = function->materialize_grads;
   called.node = node;

@@ -36,8 +36,17 @@ bool has_other_code(torch::autograd::Node& node) {
          node.tensor_post_acc_grad_hooks() != nullptr;
 }
 
+// Before PyTorch 2.13 a node's pyobj() is something else: what wraps it for Python, if anything does.
+template <class PythonNode>
+PyObject* context_in(const PythonNode& node) {
+  if constexpr (requires { node.obj; })
+    return node.obj;
+  else
+    return node.pyobj();
+}
+
 Object context_of(const torch::autograd::Node& node) {
-  return Object::share(static_cast<const torch::autograd::PyNode&>(node).pyobj());
+  return Object::share(context_in(static_cast<const torch::autograd::PyNode&>(node)));
 }
 
 bool is_plain_tuple(PyObject* object) {

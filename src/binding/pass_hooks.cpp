@@ -36,7 +36,8 @@ bool has_other_code(torch::autograd::Node& node) {
          node.tensor_post_acc_grad_hooks() != nullptr;
 }
 
-// Before PyTorch 2.13 a node's pyobj() is something else: what wraps it for Python, if anything does.
+// Before PyTorch 2.13 a node's pyobj() is something else: what wraps it for Python, if anything
+// does.
 template <class PythonNode>
 PyObject* context_in(const PythonNode& node) {
   if constexpr (requires { node.obj; })
@@ -104,8 +105,8 @@ std::optional<std::vector<Tensors::PassHooks>> pass_hooks(PyObject* outputs) {
 
 namespace {
 
-// What a function's context has depends on the version of PyTorch: a std::weak_ptr to its node, or a
-// pointer of PyTorch's own; and since 2.13 gradients as one list.
+// What a function's context has depends on the version of PyTorch: a std::weak_ptr to its node, or
+// a pointer of PyTorch's own; and since 2.13 gradients as one list.
 template <class Context>
 torch::autograd::Node* node_in(const Context& context) {
   if constexpr (requires { context.cdata.get(); })

@@ -17,7 +17,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <queue>
+#include <tuple>
 
 #include "base/error.h"
 #include "graph/numbers.h"
@@ -383,6 +385,30 @@ void Grouping::start_group(NodeId node) {
   groups_.push_back(std::move(group));
 }
 
+// Where a unit takes its turn: where it began. But a kernel that waits for no other op than kernels
+// - in a backward graph, what is computed once more of what was saved - waits for the first unit
+// that is not like that and reads it, so that its results are in memory no longer than needed.
+// `next`: by unit, those that depend on it.
+std::vector<NodeId> Grouping::wanted_at(const std::vector<std::vector<UnitId>>& next) const {
+  std::vector<bool> waits_for_kernels(units_.size());
+  for (size_t unit = 0; unit < units_.size(); ++unit)
+    waits_for_kernels[unit] = units_[unit].group >= 0;
+  for (size_t on = 0; on < units_.size(); ++on)
+    if (!units_[on].gone && units_[on].group < 0)
+      for (UnitId unit : next[on]) waits_for_kernels[unit] = false;
+  std::vector<NodeId> wanted(units_.size());
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    wanted[unit] = units_[unit].first;
+    if (!waits_for_kernels[unit]) continue;
+    NodeId first_reader = std::numeric_limits<NodeId>::max();
+    for (UnitId reader : next[unit])
+      if (!waits_for_kernels[reader]) first_reader = std::min(first_reader, units_[reader].first);
+    if (first_reader != std::numeric_limits<NodeId>::max())
+      wanted[unit] = std::max(wanted[unit], first_reader);
+  }
+  return wanted;
+}
+
 std::vector<Unit> Grouping::order() const {
   // Of the units whose ancestors have all run, the one that began first; late ones last.
   std::vector<int> waiting(units_.size());
@@ -395,8 +421,9 @@ std::vector<Unit> Grouping::order() const {
       next[on].push_back(unit);
     }
   }
+  const std::vector<NodeId> wanted = wanted_at(next);
   const auto place = [&](UnitId unit) {
-    return std::pair(roles_.late[units_[unit].first], units_[unit].first);
+    return std::tuple(roles_.late[units_[unit].first], wanted[unit], units_[unit].first);
   };
   const auto later = [&](UnitId a, UnitId b) { return place(a) > place(b); };
   std::priority_queue<UnitId, std::vector<UnitId>, decltype(later)> ready(later);

@@ -46,6 +46,7 @@ class Grouping {
   using UnitId = int;
   using Ancestors = std::vector<uint64_t>;
 
+  std::vector<NodeId> wanted_at(const std::vector<std::vector<UnitId>>& next) const;
   void add_call(NodeId node);
   void add_to_group(NodeId node);
   void start_group(NodeId node);

@@ -123,19 +123,30 @@ Decision search(ShapeQuery& q) {
   return Decision::allow();
 }
 
+Decision bucketize(ShapeQuery& q) {
+  if (q.tensor(1).rank() != 1) return Decision::forbid("boundaries are one row");
+  return search<1, 0>(q);
+}
+
+// (sorted_sequence, self, out_int32, right, side, sorter)
+Decision searchsorted(ShapeQuery& q) {
+  if (!q.is_none(4) || !q.is_none(5)) return Decision::forbid("a side, or a permutation that sorts");
+  return search<0, 1>(q);
+}
+
 constexpr OpRow kRows[] = {
     {"aten::_log_softmax", softmax},
     {"aten::_log_softmax_backward_data", softmax_backward},
     {"aten::_safe_softmax", safe_softmax},
     {"aten::_softmax", softmax},
     {"aten::_softmax_backward_data", softmax_backward},
-    {"aten::bucketize.Tensor", search<1, 0>},
+    {"aten::bucketize.Tensor", bucketize},
     {"aten::cummax", cumulative_extreme},
     {"aten::cummin", cumulative_extreme},
     {"aten::cumprod", cumulative},
     {"aten::cumsum", cumulative},
     {"aten::logcumsumexp", logcumsumexp},
-    {"aten::searchsorted.Tensor", search<0, 1>},
+    {"aten::searchsorted.Tensor", searchsorted},
     {"aten::sort", sort<1>},
     {"aten::sort.stable", sort<2>},
     {"aten::topk", topk},

@@ -75,7 +75,7 @@ def test_samples_are_those_of_eager(kind):
 
 
 def test_an_argument_that_is_not_valid():
-    function = smelt.compile(lambda scale: Normal(torch.zeros(3), scale).log_prob(torch.ones(3)))
+    function = smelt.compile(lambda scale: Normal(torch.zeros(3), scale, validate_args=True).log_prob(torch.ones(3)))
     for _ in range(3):
         torch.testing.assert_close(function(torch.ones(3)), Normal(torch.zeros(3), torch.ones(3)).log_prob(torch.ones(3)))
     with pytest.raises(ValueError, match='to satisfy the constraint'):

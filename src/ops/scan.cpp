@@ -130,7 +130,8 @@ Decision bucketize(ShapeQuery& q) {
 
 // (sorted_sequence, self, out_int32, right, side, sorter)
 Decision searchsorted(ShapeQuery& q) {
-  if (!q.is_none(4) || !q.is_none(5)) return Decision::forbid("a side, or a permutation that sorts");
+  if (!q.is_none(4) || !q.is_none(5))
+    return Decision::forbid("a side, or a permutation that sorts");
   return search<0, 1>(q);
 }
 

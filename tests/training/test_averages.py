@@ -1,4 +1,5 @@
 """Averages of parameters beside a model: an own class, torch's AveragedModel; compiled alone or inside a step."""
+import generated
 import pytest
 import torch
 from test_step import assert_same, batch, make_model
@@ -128,6 +129,7 @@ def test_a_flag_that_changes_all_the_time_is_a_branch():
     assert len(report.recompiles) < 8
 
 
+@pytest.mark.skipif(not generated.HAS_KERNELS, reason='built without LLVM')
 def test_a_flag_in_front_of_a_model_in_training():
     """A guess would leave all of it to the log, so that there are two graphs."""
     class Flagged(torch.nn.Module):

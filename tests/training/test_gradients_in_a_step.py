@@ -1,4 +1,5 @@
 """Gradients that a step takes itself, and what it does around autograd: torch.autograd.grad, requires_grad_(), retain_grad(), .data."""
+import generated
 import pytest
 import torch
 from test_custom_functions import assert_one_graph
@@ -274,6 +275,7 @@ def look_at(x):
     return x
 
 
+@pytest.mark.skipif(not generated.HAS_KERNELS, reason='built without LLVM')
 def test_a_break_between_zero_grad_and_backward_leaves_the_forward_compiled():
     def make_step(model):
         def step(x, y):

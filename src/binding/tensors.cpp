@@ -303,29 +303,21 @@ class Log final : public TensorLog {
     return calls_.size() - 1;
   }
   bool end_call(Call call, PyObject* result) override {
-    auto [item, position] = std::move(calls_[call]);
-    calls_.resize(call);
-    std::vector<at::Tensor> tensors;
-    collect_tensors(result, tensors);
-    return log_.end_call(std::move(item), position, tensors);
+    auto [item, position] = take_begun(call);
+    return log_.end_call(std::move(item), position, tensors_in(result));
   }
 
   bool end_function(Call call, std::span<PyObject* const> arguments, PyObject* result) override {
-    auto [item, position] = std::move(calls_[call]);
-    calls_.resize(call);
-    std::vector<at::Tensor> tensors;
-    collect_tensors(result, tensors);
-    return log_.end_function(std::move(item), position, tensors,
+    auto [item, position] = take_begun(call);
+    return log_.end_function(std::move(item), position, tensors_in(result),
                              called_function(arguments, result));
   }
   bool is_function(PyObject* context) const override {
     return log_.function_of(node_of(context)).has_value();
   }
   void meet_saved(PyObject* context, PyObject* saved) override {
-    std::vector<at::Tensor> tensors;
-    collect_tensors(saved, tensors);
     if (const auto item = log_.function_of(node_of(context)))
-      log_.meet_outputs(log_.items()[*item], tensors);
+      log_.meet_outputs(log_.items()[*item], tensors_in(saved));
   }
 
   void keep_numbers() override { log_.keep_numbers(true); }
@@ -363,19 +355,14 @@ class Log final : public TensorLog {
 
   bool begin_grad(PyObject* outputs, PyObject* seeds, PyObject* inputs, bool keep_graph,
                   bool create_graph, bool allow_unused) override {
-    std::vector<at::Tensor> from, gradients, to;
-    collect_tensors(outputs, from);
-    collect_tensors(seeds, gradients);
-    collect_tensors(inputs, to);
     called_ = {};
-    backward_ = log_.begin_grad(from, gradients, to, keep_graph, create_graph, allow_unused);
+    backward_ = log_.begin_grad(tensors_in(outputs), tensors_in(seeds), tensors_in(inputs),
+                                keep_graph, create_graph, allow_unused);
     return backward_.has_value();
   }
 
   bool end_grad(PyObject* grads) override {
-    std::vector<at::Tensor> tensors;
-    collect_tensors(grads, tensors);
-    const bool ended = log_.end_grad(std::move(*backward_), tensors);
+    const bool ended = log_.end_grad(std::move(*backward_), tensors_in(grads));
     backward_.reset();
     return ended;
   }
@@ -389,10 +376,8 @@ class Log final : public TensorLog {
   }
 
   std::vector<Object> retained(PyObject* outputs) const override {
-    std::vector<at::Tensor> from;
-    collect_tensors(outputs, from);
     std::vector<Object> found;
-    for (const at::Tensor& tensor : log_.retained(from))
+    for (const at::Tensor& tensor : log_.retained(tensors_in(outputs)))
       found.push_back(Object::steal(THPVariable_Wrap(tensor)));
     return found;
   }
@@ -416,11 +401,7 @@ class Log final : public TensorLog {
     return log_.begin_hook(called->hook, called->grads);
   }
 
-  bool end_hook(PyObject* result) override {
-    std::vector<at::Tensor> tensors;
-    collect_tensors(result, tensors);
-    return log_.end_hook(tensors);
-  }
+  bool end_hook(PyObject* result) override { return log_.end_hook(tensors_in(result)); }
 
   std::vector<LogValue> used_inputs() const override {
     std::vector<LogValue> inputs;
@@ -485,6 +466,18 @@ class Log final : public TensorLog {
   }
 
  private:
+  static std::vector<at::Tensor> tensors_in(PyObject* object) {
+    std::vector<at::Tensor> tensors;
+    collect_tensors(object, tensors);
+    return tensors;
+  }
+
+  std::pair<LogItem, size_t> take_begun(Call call) {
+    std::pair<LogItem, size_t> begun = std::move(calls_[call]);
+    calls_.resize(call);
+    return begun;
+  }
+
   std::unique_ptr<TensorProgram> make_program(const ProgramRequest& request) {
     std::shared_ptr<const GraphProgram> program;
     {

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kSlicePoints = 32 * 1024;
 constexpr int64_t kFewItems = 32;  // for the threads to share
 constexpr int64_t kManyItems = 128;
-// Measured (bench/cpu_kernels.cpp, rows "stream"): half as far is as good, twice as far too.
+// bench/cpu_kernels.cpp, rows "stream", shows what another distance does.
 constexpr int64_t kAheadBytes = 4096;
 constexpr int64_t kLongestAhead = 256 * 1024;  // it has to stay in the second-level cache
 

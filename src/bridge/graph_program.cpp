@@ -137,11 +137,11 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     if (decision && want == Want::fastest && !tracked && !log_.has_backward())
       decision = graph_is_faster(log, log_);
     StageStarts stages;
-    if (decision && tracked && !is_stage) stages = find_stages(log, outputs);
+    if (decision && tracked && !is_stage) stages = find_stages(log, log_.live(), outputs);
     if (decision && !stages.possible) decision = stages.possible;
     if (decision && (!stages.positions.empty() || !stages.called.empty())) {
       try {
-        staged_ = std::make_shared<const StagedProgram>(log, interface, stages,
+        staged_ = std::make_shared<const StagedProgram>(log, log_.live(), interface, stages,
                                                         want == Want::interpreted, options);
         return;
       } catch (const std::exception& error) {

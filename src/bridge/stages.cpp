@@ -87,6 +87,12 @@ class DependentOutputs {
   std::optional<size_t> first_reader(LogValue output, size_t ready) const {
     std::vector<bool> reached(log_.values().size());
     reached[output] = true;
+    // Behind a change, views that were made before it are computed from what was changed.
+    const LoggedTensor& known = log_.values()[output];
+    if (ready > known.item + 1)
+      for (size_t other = 0; other < reached.size(); ++other)
+        if (log_.values()[other].memory == known.memory && log_.values()[other].item < ready)
+          reached[other] = true;
     std::optional<size_t> reader;
     for (size_t i = ready; i < log_.items().size(); ++i) {
       const LogItem& item = log_.items()[i];
@@ -116,9 +122,10 @@ class DependentOutputs {
 // By value: the first op that does not come before it and the last one that reads it.
 class Lifetimes {
  public:
-  explicit Lifetimes(const OpLog& log)
+  Lifetimes(const OpLog& log, const std::vector<bool>& live)
       : log_(log), last_read_(log.values().size(), 0), last_write_(log.values().size(), 0) {
     for (size_t i = 0; i < log.items().size(); ++i) {
+      if (!live[i]) continue;
       each_argument(log.items()[i], [&](LogValue value) { last_read_[value] = i; });
       for (LogValue value : log.items()[i].written) last_write_[value] = i;
     }
@@ -198,7 +205,8 @@ bool writes_input(const OpLog& log, size_t first, size_t last) {
 
 }  // namespace
 
-StageStarts find_stages(const OpLog& log, std::span<const LogValue> outputs) {
+StageStarts find_stages(const OpLog& log, const std::vector<bool>& live,
+                        std::span<const LogValue> outputs) {
   StageStarts starts;
   const DependentOutputs dependent(log, outputs);
   const std::vector<Interval> intervals = dependent.intervals();
@@ -210,7 +218,7 @@ StageStarts find_stages(const OpLog& log, std::span<const LogValue> outputs) {
         "changed");
     return starts;
   }
-  const Lifetimes lifetimes(log);
+  const Lifetimes lifetimes(log, live);
   // In the order of their ends: one start serves all that begin before the first end.
   for (size_t i = 0; i < intervals.size();) {
     Interval shared = intervals[i];
@@ -230,13 +238,13 @@ StageStarts find_stages(const OpLog& log, std::span<const LogValue> outputs) {
   return starts;
 }
 
-StagedProgram::StagedProgram(const OpLog& log, const LogProgram::Interface& interface,
-                             const StageStarts& starts, bool interpreted,
-                             const CompileOptions& options) {
+StagedProgram::StagedProgram(const OpLog& log, const std::vector<bool>& live,
+                             const LogProgram::Interface& interface, const StageStarts& starts,
+                             bool interpreted, const CompileOptions& options) {
   const std::vector<size_t>& begins = starts.positions;
   std::unordered_map<LogValue, size_t> place;
   for (LogValue input : interface.inputs) place.emplace(input, places_++);
-  const Lifetimes lifetimes(log);
+  const Lifetimes lifetimes(log, live);
   const auto is_output = [&](LogValue value) {
     return std::ranges::find(interface.outputs, value) != interface.outputs.end();
   };
@@ -255,7 +263,8 @@ StagedProgram::StagedProgram(const OpLog& log, const LogProgram::Interface& inte
       inputs.push_back(value);
       if (log.values()[value].kind == LoggedTensor::Kind::result) given.push_back(value);
     };
-    for (size_t i = first; i < last; ++i) each_argument(log.items()[i], take);
+    for (size_t i = first; i < last; ++i)
+      if (live[i]) each_argument(log.items()[i], take);
     const auto make = [&](LogValue value) {
       if (value < 0 || place.contains(value) || std::ranges::find(outputs, value) != outputs.end())
         return;

@@ -30,13 +30,16 @@ struct StageStarts {
   std::vector<size_t> called;
   Decision possible = Decision::allow();
 };
-StageStarts find_stages(const OpLog& log, std::span<const LogValue> outputs);
+// `live`, by item: it is needed.
+StageStarts find_stages(const OpLog& log, const std::vector<bool>& live,
+                        std::span<const LogValue> outputs);
 
 class StagedProgram {
  public:
   // As GraphProgram, whose kind its stages are.
-  StagedProgram(const OpLog& log, const LogProgram::Interface& interface, const StageStarts& starts,
-                bool interpreted, const CompileOptions& options);
+  StagedProgram(const OpLog& log, const std::vector<bool>& live,
+                const LogProgram::Interface& interface, const StageStarts& starts, bool interpreted,
+                const CompileOptions& options);
   ~StagedProgram();
 
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,

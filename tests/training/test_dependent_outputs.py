@@ -142,3 +142,22 @@ def test_stages_are_compiled():
     text = str(smelt.explain(Classifier())(*batch()))
     assert smelt.stats()['ops_fallback'] < smelt.stats()['ops_native']
     assert 'op by op' not in text
+
+
+def test_a_change_of_what_no_gradient_needs():
+    """What relu saved is changed, but the gradient that is asked for does not come by there."""
+    def function(x, w):
+        return torch.relu(x * w), (x + w).sin()
+
+    compiled = smelt.compile(function)
+    for call in range(CALLS):
+        torch.manual_seed(call)
+        x, w = torch.randn(5), torch.randn(5, requires_grad=True)
+        for each in (function, compiled):
+            first, second = each(x, w)
+            with torch.no_grad():
+                first.add_(1)
+            grad, = torch.autograd.grad(second.sum(), w, retain_graph=True)
+            torch.testing.assert_close(grad, (x + w).detach().cos())
+            with pytest.raises(RuntimeError, match='modified by an inplace operation'):
+                torch.autograd.grad(first.sum(), w)

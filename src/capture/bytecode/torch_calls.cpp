@@ -369,6 +369,8 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
         *result = call_switch(*trace, callee, arguments, keywords);
         return true;
       }
+      if (name == "_make_subclass" && make_parameter(*trace, callee, arguments, keywords, result))
+        return true;
       if (changes_autograd(name) && Py_TYPE(callee.object) == &PyMethodDescr_Type) {
         *result = call_on_graph(*trace, callee, arguments, keywords);
         return true;

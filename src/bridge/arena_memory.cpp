@@ -63,16 +63,16 @@ ArenaMemory::~ArenaMemory() {
   if (block_ && block_->nbytes() == kKeptBlock && block_.use_count() == 1) kept = std::move(block_);
 }
 
-at::Tensor ArenaMemory::tensor(std::byte* address, c10::IntArrayRef sizes,
-                               c10::IntArrayRef strides, c10::ScalarType dtype) const {
+at::Tensor ArenaMemory::tensor(std::byte* address, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                               c10::ScalarType dtype) const {
   const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(dtype);
   const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, type.itemsize());
   c10::intrusive_ptr_target* const block = block_.get();
   c10::raw::intrusive_ptr::incref(block);
   c10::DataPtr place(address, block, &drop_block, c10::Device(c10::kCPU));
-  auto storage = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), bytes, std::move(place), c10::GetCPUAllocator(),
-      /*resizable=*/true);
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                       std::move(place), c10::GetCPUAllocator(),
+                                                       /*resizable=*/true);
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), type);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);

@@ -449,7 +449,7 @@ class AtenMachine final : public Machine {
   const LinkedProgram& linked_;
   const std::vector<int64_t> symbols_;
   std::vector<at::Tensor> registers_;
-  std::vector<Cell> cells_;  // by register
+  std::vector<Cell> cells_;                       // by register
   const std::shared_ptr<const MemoryPlan> plan_;  // of the arena; null: none
   const ArenaMemory arena_;
   Stack stack_;

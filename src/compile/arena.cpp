@@ -52,7 +52,8 @@ class Placing {
   void find_buffers() {
     std::vector<int32_t> batch_first(program_.steps.size());
     for (size_t i = 1; i < batch_first.size(); ++i)
-      batch_first[i] = program_.steps[i - 1].with_next ? batch_first[i - 1] : static_cast<int32_t>(i);
+      batch_first[i] =
+          program_.steps[i - 1].with_next ? batch_first[i - 1] : static_cast<int32_t>(i);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       if (!blocks_[i].inside) continue;
       const Size bytes = bytes_of(type_of(program_, blocks_[i]));
@@ -70,8 +71,7 @@ class Placing {
       placed[buffer_blocks_[i]] = plan->offsets[i] >= 0;
     for (size_t i = 0; i < blocks_.size(); ++i) {
       if (placed[i]) continue;
-      const int64_t bytes =
-          aligned_bytes(bytes_of(type_of(program_, blocks_[i])).evaluate(hints_));
+      const int64_t bytes = aligned_bytes(bytes_of(type_of(program_, blocks_[i])).evaluate(hints_));
       change[blocks_[i].first] += bytes;
       change[blocks_[i].last + 1] -= bytes;
     }

@@ -38,7 +38,8 @@ class Walk {
     for (const Register reg : program_.outputs)
       if (reg >= 0) show(block_of_[reg]);
     for (size_t block = 0; block < blocks_.size(); ++block)
-      if (holders_[block] > 0) blocks_[block].last = static_cast<int32_t>(program_.steps.size()) - 1;
+      if (holders_[block] > 0)
+        blocks_[block].last = static_cast<int32_t>(program_.steps.size()) - 1;
     return std::move(blocks_);
   }
 

@@ -52,8 +52,8 @@ MemoryPlan plan_memory(std::span<const BufferLife> buffers, int64_t limit) {
     const int64_t offset = found >= 0 ? found : end;
     plan.offsets[buffer] = offset;
     plan.bytes = std::max(plan.bytes, offset + wanted);
-    const auto behind = std::ranges::upper_bound(
-        placed, offset, {}, [&](int other) { return plan.offsets[other]; });
+    const auto behind = std::ranges::upper_bound(placed, offset, {},
+                                                 [&](int other) { return plan.offsets[other]; });
     placed.insert(behind, buffer);
   }
   return plan;

@@ -55,8 +55,8 @@ TEST(MemoryPlan, GivesAPlaceToTheNextOnceItIsFree) {
 
 TEST(MemoryPlan, FillsTheSmallestHole) {
   // In step 1 there are holes of 512 and 192 bytes where the second and fourth were in step 0.
-  const std::vector<BufferLife> buffers = {
-      {1024, 0, 1}, {512, 0, 0}, {256, 0, 1}, {192, 0, 0}, {160, 0, 1}, {130, 1, 1}};
+  const std::vector<BufferLife> buffers = {{1024, 0, 1}, {512, 0, 0}, {256, 0, 1},
+                                           {192, 0, 0},  {160, 0, 1}, {130, 1, 1}};
   const MemoryPlan plan = plan_memory(buffers, kNoLimit);
   EXPECT_EQ(plan.offsets, (Offsets{0, 1024, 1536, 1792, 1984, 1792}));
 }

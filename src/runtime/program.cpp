@@ -70,7 +70,8 @@ std::string step_line(const Step& step, const Arena& arena) {
 }  // namespace
 
 std::string Program::str() const {
-  std::string text = "program, " + std::to_string(registers) + " registers" + arena_text(arena) + "\n";
+  std::string text =
+      "program, " + std::to_string(registers) + " registers" + arena_text(arena) + "\n";
   const auto add = [&text](const std::string& line) { text += "  " + line + "\n"; };
   for (size_t i = 0; i < bindings.size(); ++i) add(binding_line(*this, i));
   for (const Guard& guard : symbols.guards()) add("guard " + guard.str());

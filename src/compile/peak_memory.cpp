@@ -42,13 +42,17 @@ class Walk {
   // The memory of a step's result; -1: a tensor of the caller's.
   int block_for(size_t index, size_t result) {
     const Step& step = program_.steps[index];
-    if (step.kernel >= 0) {
-      if (step.into[result] >= 0) return block_of_[step.into[result]];
-      if (step.reuse[result] >= 0 && block_of_[step.reuse[result]] >= 0)
-        return block_of_[step.reuse[result]];
-    } else if (const Node& node = graph_.nodes[schedule_.order[index].node]; node.traits.view) {
+    if (step.kernel >= 0 && step.into[result] >= 0) return block_of_[step.into[result]];
+    if (result < step.reuse.size() && step.reuse[result] >= 0 && block_of_[step.reuse[result]] >= 0)
+      return block_of_[step.reuse[result]];
+    if (step.kernel >= 0) return new_block(step, result);
+    if (const Node& node = graph_.nodes[schedule_.order[index].node]; node.traits.view) {
       return shown_by(node, step);
     }
+    return new_block(step, result);
+  }
+
+  int new_block(const Step& step, size_t result) {
     const TensorType& type = step.types[result];
     const int64_t bytes = type.numel().evaluate(hints_) * bytes_of(type.dtype);
     blocks_.push_back({.bytes = bytes, .text = type.str() + " of " + step.op, .holders = 0});

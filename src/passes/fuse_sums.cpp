@@ -7,10 +7,7 @@
 // be taken (ops/in_place_form.h): the library's form with a result of its own reads and writes more
 // than a kernel that adds in place. Whether the memory is free is asked once more by each run.
 
-#include <algorithm>
-
-#include "graph/alias.h"
-#include "ops/layout.h"
+#include "passes/frozen_values.h"
 #include "passes/layout_twins.h"
 #include "passes/node_writer.h"
 #include "passes/ownership.h"
@@ -28,9 +25,10 @@ constexpr size_t kAttribute = 7;  // of the packed convolution's arguments, the 
 
 class Fuser {
  public:
-  explicit Fuser(Graph& graph)
+  Fuser(Graph& graph, const std::vector<bool>& frozen)
       : graph_(graph),
         own_(graph),
+        frozen_(frozen_values(graph, frozen)),
         uses_(graph.use_counts()),
         last_reader_(graph.values.size(), -1),
         writer_(graph) {
@@ -84,15 +82,17 @@ class Fuser {
     return true;
   }
 
-  // Made here, for nobody outside, and read for the last time by the node at the position.
+  // Made here by each run, for nobody outside, and read for the last time by the node at the
+  // position.
   bool is_free(ValueId value, int position) const {
     const Node* node = writer_.maker(value);
     return node && node->traits.is_pure() && own_.roots[value] == value && !own_.escapes[value] &&
-           !own_.mutated[value] && last_reader_[value] == position;
+           !own_.mutated[value] && !frozen_[value] && last_reader_[value] == position;
   }
 
   Graph& graph_;
   const Ownership own_;
+  const std::vector<bool> frozen_;
   const std::vector<int32_t> uses_;
   std::vector<int> last_reader_;  // by root: the last node that reads it or a view of it
   NodeWriter writer_;
@@ -102,7 +102,7 @@ class Fuser {
 
 bool fuse_sums(Graph& graph, const PassOptions& options) {
   if (!options.has_op || !options.has_op(kWithSum) || !options.has_op(kInPlace)) return false;
-  return !options.frozen.empty() && Fuser(graph).run();
+  return !options.frozen.empty() && Fuser(graph, options.frozen).run();
 }
 
 }  // namespace smelt

@@ -26,7 +26,9 @@
 #include <vector>
 
 #include "capture/bytecode/constants.h"
+#include "capture/bytecode/flat_index.h"
 #include "capture/bytecode/tracked.h"
+#include "capture/bytecode/tracked_objects.h"
 
 namespace smelt::bytecode {
 
@@ -270,8 +272,8 @@ class Trace {
   Ambient ambient_;
   std::unique_ptr<TensorLog> log_;
   std::optional<Break> break_;
-  std::unordered_map<PyObject*, Tracked> objects_;
-  std::unordered_map<PathKey, Ref, PathHash> paths_;
+  TrackedObjects objects_;
+  FlatIndex<PathKey, PathHash> paths_;  // to refs
   std::vector<Object> held_;
   std::vector<Ref> slot_refs_;
   std::unordered_map<LogValue, Ref> born_tensors_;

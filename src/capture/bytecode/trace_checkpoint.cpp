@@ -115,10 +115,9 @@ void Trace::transient(PyObject* object) {
 
 Object Trace::take_dropped() {
   for (size_t i = 0; i < transients_.size(); ++i) {
-    const auto found = objects_.find(transients_[i]);
     if (Py_REFCNT(transients_[i]) > 1) continue;
-    Object dropped = std::move(found->second.object);
-    objects_.erase(found);
+    Object dropped = std::move(objects_.find(transients_[i])->object);
+    objects_.forget(transients_[i]);
     transients_.erase(transients_.begin() + static_cast<ptrdiff_t>(i));
     return dropped;
   }

@@ -200,10 +200,11 @@ bool Trace::has_pending_change() const {
 // A cached call would make it without its traceback.
 bool Trace::needs_raised_exception(const Exit& exit) const {
   std::vector<Ref> raised;
-  for (const auto& [object, tracked] : objects_)
+  objects_.each([&](PyObject* object, const Tracked& tracked) {
     if (tracked.born &&
         (tracked.transient || (PyExceptionInstance_Check(object) && has_been_raised(object))))
       raised.push_back(tracked.ref);
+  });
   if (raised.empty()) return false;
   Liveness liveness(nodes_, steps_);
   liveness.run(exit);
@@ -234,14 +235,14 @@ void Trace::add_distinctness(TraceResult& result) const {
     if (object != nullptr && changed.insert(object).second)
       by_type[Py_TYPE(object)].changed.push_back(target);
   }
-  for (const auto& [other, tracked] : objects_) {
+  objects_.each([&](PyObject* other, const Tracked& tracked) {
     const auto found = by_type.find(Py_TYPE(other));
     if (found == by_type.end() || changed.contains(other) || tracked.born || is_constant(other))
-      continue;
+      return;
     const Node& node = result.nodes[tracked.ref];
     const bool is_read = node.guards != 0 || node.kind == NodeKind::slot;
     if (is_read && !tensors().is_tensor(other)) found->second.others.push_back(tracked.ref);
-  }
+  });
   for (auto& [type, guard] : by_type)
     if (guard.changed.size() + guard.others.size() > 1) result.distinct.push_back(std::move(guard));
 }

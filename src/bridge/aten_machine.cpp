@@ -312,9 +312,13 @@ class AtenMachine final : public Machine {
   }
 
   void call(const LinkedStep& step, size_t index) {
-    fill_stack(step);
     const Step& plain = linked_.program().steps[index];
-    if (plain.visible) {  // the caller's tensor and this view of it must know each other
+    const bool in_place = step.in_place_op && is_ours(registers_[plain.reuse[0]]);
+    fill_stack(step);
+    if (in_place) {
+      std::rotate(stack_.begin(), stack_.begin() + plain.taken, stack_.begin() + plain.taken + 1);
+      step.in_place_op->callBoxed(&stack_);
+    } else if (plain.visible) {  // the caller's tensor and this view of it must know each other
       c10::impl::ForceDispatchKeyGuard outside(outside_);
       step.op->callBoxed(&stack_);
     } else if (plain.grad) {

@@ -159,6 +159,7 @@ LinkedStep link_step(const Step& step, const std::vector<c10::IValue>& opaque) {
     link_call(linked, std::span(step.args).subspan(1), effects::mutated_op(name).str(), opaque);
   } else {
     link_call(linked, step.args, step.op, opaque);
+    if (!step.in_place_op.empty()) linked.in_place_op = find_op(step.in_place_op);
   }
   return linked;
 }

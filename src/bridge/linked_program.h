@@ -71,6 +71,7 @@ struct LinkedStep {
   std::vector<size_t> symbolic;   // arguments to convert anew with the run's sizes
   std::vector<Register> targets;  // of the effect steps: registers of their tensor arguments
   std::vector<size_t> mutated;    // of a mutator: positions of the arguments it changes
+  std::optional<c10::OperatorHandle> in_place_op;  // as Step has it
   // The op is not PyTorch's own: nothing says whether its result shapes depend on contents.
   bool checked = false;
   c10::IValue generator;  // of the rng steps

@@ -65,7 +65,11 @@ class Walk {
     const Block::Made made{static_cast<int32_t>(index), static_cast<int32_t>(result)};
     if (step.kernel < 0) {
       if (node_of(index).traits.view) return shown_by(node_of(index), step);
-      return take(made, /*inside=*/false);
+      if (step.in_place_op.empty()) return take(made, /*inside=*/false);
+      const int block = block_of_[step.reuse[result]];
+      if (block < 0) return take(made, /*inside=*/false);
+      show(block);  // an op of PyTorch's returns it
+      return block;
     }
     if (step.into[result] >= 0) return block_of_[step.into[result]];
     const Register reuse = step.reuse[result];

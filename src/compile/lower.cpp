@@ -4,6 +4,7 @@
 // itself (the Machine's tensors are counted), so a chain of views needs no care. Kernels that are
 // launched together release what they read together.
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <queue>
@@ -18,6 +19,7 @@
 #include "compile/peak_memory.h"
 #include "compile/reuse.h"
 #include "graph/alias.h"
+#include "ops/in_place_form.h"
 #include "passes/ownership.h"
 
 namespace smelt {
@@ -159,7 +161,10 @@ class Lowering {
       step.types.push_back(result >= 0 ? graph_.type(result) : TensorType());
     }
     if (position == 0 || batch_ends_[position - 1] < position) count_readers(position);
-    if (unit.kernel >= 0) plan_memory(position, step);
+    if (unit.kernel >= 0)
+      plan_memory(position, step);
+    else
+      plan_in_place(position, step);
     for (Arg& arg : step.args) {
       each_ref(arg, [&](Ref& ref) {
         const ValueId value = ref.id;
@@ -211,6 +216,18 @@ class Lowering {
     for (ValueId value : scheduled.buffers) placed.push_back(value >= 0 && in_place_[value] >= 0);
     for (const ValueId value : reusable_values(graph_, scheduled, dies, placed))
       step.reuse.push_back(value < 0 ? -1 : register_of_[value]);
+  }
+
+  // A call that can work in the memory of an argument does so if that dies here.
+  void plan_in_place(int position, Step& step) const {
+    const InPlaceForm* form = find_in_place_form(graph_.nodes[schedule_.order[position].node].op);
+    if (!form) return;
+    const ValueId taken = step.args[form->argument].get<Ref>().id;
+    if (last_reader_[taken] != position || std::ranges::count(accesses_[position].reads, taken) > 1)
+      return;
+    step.reuse = {register_of_[taken]};
+    step.in_place_op = form->op.str();
+    step.taken = form->argument;
   }
 
   const Graph& graph_;

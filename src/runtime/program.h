@@ -49,9 +49,12 @@ struct Step {
   std::vector<Arg> args;          // Ref is a register
   std::vector<Register> results;  // -1: not kept
   std::vector<Register> release;  // registers whose tensor nobody reads after this step
-  // Of a kernel, per result: the released register whose memory it may take, if nobody else holds
-  // it; -1: none.
+  // Per result: the released register whose memory it may take, if nobody else holds it; -1: none.
+  // Empty for most calls.
   std::vector<Register> reuse;
+  // Of a call that may: the op that does so. It takes args[taken] first, the others behind it.
+  std::string in_place_op;
+  int32_t taken = -1;
   // Of a kernel, per result: the register of the input that it is stored into; -1: new memory.
   std::vector<Register> into;
   // Of a kernel, per result, where the program has an arena: the buffer of it; -1: none.

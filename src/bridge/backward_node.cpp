@@ -61,12 +61,35 @@ void BackwardNode::save(const std::vector<at::Tensor>& made) {
     versions_.push_back(input.defined() ? input._version() : 0);
 }
 
-std::vector<at::Tensor> BackwardNode::unpack() {
-  std::vector<at::Tensor> tensors;
-  tensors.reserve(saved_.size());
+std::vector<at::Tensor> BackwardNode::unpack(const std::vector<bool>& wanted) {
+  std::vector<at::Tensor> tensors(saved_.size());
   const auto self = getptr();
-  for (const torch::autograd::SavedVariable& saved : saved_) tensors.push_back(saved.unpack(self));
+  for (size_t i = 0; i < saved_.size(); ++i)
+    if (wanted[i]) tensors[i] = saved_[i].unpack(self);
   return tensors;
+}
+
+std::vector<bool> BackwardNode::saved_inputs() const {
+  std::vector<bool> are_inputs;
+  for (const SavedValue& value : program_->saved_)
+    are_inputs.push_back(value.from == SavedValue::From::input);
+  return are_inputs;
+}
+
+const TrainingProgram::Backward* BackwardNode::compiled_backward(const List& gradients,
+                                                                 const std::vector<bool>& used) {
+  if (at::GradMode::is_enabled()) return nullptr;
+  for (const at::Tensor& gradient : gradients)
+    if (gradient.defined() &&
+        (gradient.layout() != c10::kStrided || gradient._fw_grad(0).defined() ||
+         gradient.key_set().has(c10::DispatchKey::Python) || !gradient.is_cpu()))
+      return nullptr;
+  const TrainingProgram::Backward& backward = program_->backward_for(used, [&] {
+    std::vector<at::Tensor> inputs = forward_inputs(unpack(saved_inputs()));
+    take_numbers(inputs);
+    return inputs;
+  });
+  return backward.compiled ? &backward : nullptr;
 }
 
 std::vector<at::Tensor> BackwardNode::forward_inputs(const std::vector<at::Tensor>& saved) const {
@@ -93,29 +116,23 @@ BackwardNode::List BackwardNode::apply(List&& gradients) {
   used.reserve(gradients.size());
   for (const at::Tensor& gradient : gradients) used.push_back(gradient.defined());
   if (std::ranges::none_of(used, std::identity())) return List(program_->tracked_inputs_.size());
-  std::vector<at::Tensor> saved = unpack();
+  const TrainingProgram::Backward* backward = compiled_backward(gradients, used);
+  // Of what the log will not read, changes are still the error that they are in eager.
+  std::vector<bool> wanted(saved_.size(), !backward && std::ranges::all_of(used, std::identity()));
+  if (backward)
+    for (size_t i : backward->saved) wanted[i] = true;
+  std::vector<at::Tensor> saved = unpack(wanted);
   if (std::exchange(releases_, false))
     for (size_t i = 0; i < saved_.size(); ++i)
       if (program_->saved_[i].from == SavedValue::From::output) saved_[i].reset_data();
-  if (!at::GradMode::is_enabled())
-    if (auto found = run_compiled(gradients, used, saved)) return std::move(*found);
-  return run_log(gradients, saved);
+  if (backward)
+    if (auto found = run_compiled(*backward, gradients, std::move(saved))) return std::move(*found);
+  return run_log(gradients);
 }
 
-std::optional<BackwardNode::List> BackwardNode::run_compiled(List& gradients,
-                                                             const std::vector<bool>& used,
-                                                             std::vector<at::Tensor>& saved) const {
-  for (const at::Tensor& gradient : gradients)
-    if (gradient.defined() &&
-        (gradient.layout() != c10::kStrided || gradient._fw_grad(0).defined() ||
-         gradient.key_set().has(c10::DispatchKey::Python) || !gradient.is_cpu()))
-      return std::nullopt;
-  const TrainingProgram::Backward& backward = program_->backward_for(used, [&] {
-    std::vector<at::Tensor> inputs = forward_inputs(saved);
-    take_numbers(inputs);
-    return inputs;
-  });
-  if (!backward.compiled) return std::nullopt;
+std::optional<BackwardNode::List> BackwardNode::run_compiled(
+    const TrainingProgram::Backward& backward, List& gradients,
+    std::vector<at::Tensor> saved) const {
   std::vector<at::Tensor> arguments;
   arguments.reserve(backward.saved.size() + gradients.size());
   for (size_t i : backward.saved) {
@@ -132,14 +149,12 @@ std::optional<BackwardNode::List> BackwardNode::run_compiled(List& gradients,
     if (!gradient.defined() || gradient.strides() != type.strides || gradient.is_conj() ||
         gradient.is_neg()) {
       at::Tensor dense = at::empty_strided(type.sizes, type.strides, at::dtype(type.dtype));
-      if (used[i]) dense.copy_(gradient);
+      if (gradient.defined()) dense.copy_(gradient);
       gradient = std::move(dense);
     }
     arguments.push_back(std::move(gradient));
   }
-  // Those that this backward does not take.
-  for (size_t i = 0; i < saved.size(); ++i)
-    if (program_->saved_[i].from == SavedValue::From::output) saved[i].reset();
+  saved.clear();
   try {
     return backward.compiled->run_typed(std::move(arguments));
   } catch (const KernelFailed&) {
@@ -151,8 +166,7 @@ std::optional<BackwardNode::List> BackwardNode::run_compiled(List& gradients,
   }
 }
 
-BackwardNode::List BackwardNode::run_log(const List& gradients,
-                                         const std::vector<at::Tensor>& saved) {
+BackwardNode::List BackwardNode::run_log(const List& gradients) {
   for (size_t i = 0; i < inputs_.size(); ++i)
     TORCH_CHECK(
         !inputs_[i].defined() || program_->is_scratch_[i] || inputs_[i]._version() == versions_[i],
@@ -160,7 +174,7 @@ BackwardNode::List BackwardNode::run_log(const List& gradients,
         "inplace operation: an input of a compiled function, whose backward is computed "
         "anew from its inputs here (for create_graph=True, for instance)");
   const bool create_graph = at::GradMode::is_enabled();
-  std::vector<at::Tensor> inputs = forward_inputs(saved);
+  std::vector<at::Tensor> inputs = forward_inputs(unpack(saved_inputs()));
   const std::vector<c10::Scalar> numbers = take_numbers(inputs);
   List wanted, outputs, seeds;
   {

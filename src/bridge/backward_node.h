@@ -36,14 +36,19 @@ class BackwardNode final : public torch::autograd::Node {
 
  private:
   void save(const std::vector<at::Tensor>& made);
-  std::vector<at::Tensor> unpack();
+  // For gradients of these outputs; nullptr if there is none that could be run.
+  const TrainingProgram::Backward* compiled_backward(const List& gradients,
+                                                     const std::vector<bool>& used);
+  // Those of the saved tensors that are wanted; a change of another is nobody's error.
+  std::vector<at::Tensor> unpack(const std::vector<bool>& wanted);
+  std::vector<bool> saved_inputs() const;
   std::vector<at::Tensor> forward_inputs(const std::vector<at::Tensor>& saved) const;
   std::vector<c10::Scalar> take_numbers(std::vector<at::Tensor>& inputs) const;
-  // `saved` is emptied but for inputs of the forward, and `gradients` if nobody will need them, so
-  // that each is held no longer than the backward needs it.
-  std::optional<List> run_compiled(List& gradients, const std::vector<bool>& used,
-                                   std::vector<at::Tensor>& saved) const;
-  List run_log(const List& gradients, const std::vector<at::Tensor>& saved);
+  // `gradients` is emptied if nobody will need them, so that each is held no longer than the
+  // backward needs it.
+  std::optional<List> run_compiled(const TrainingProgram::Backward& backward, List& gradients,
+                                   std::vector<at::Tensor> saved) const;
+  List run_log(const List& gradients);
 
   const std::shared_ptr<const TrainingProgram> program_;
   // Per input: undefined where it is among the saved tensors, whose versions PyTorch checks.

@@ -85,23 +85,18 @@ Decision graph_is_faster(const Program& program) {
   return Decision::allow();
 }
 
-// Is there an output that a backward pass may start from, and none that is computed from another?
-// One node for all of them does not know of the way between those.
+// Is there an output that a backward pass may start from?
 bool leaves_graph(const OpLog& log, std::span<const LogValue> outputs) {
-  std::vector<at::Tensor> tracked;
-  for (LogValue output : outputs)
-    if (output >= 0 && log.values()[output].kind == LoggedTensor::Kind::result &&
-        log.values()[output].requires_grad)
-      tracked.push_back(log.tensor(output));
-  for (size_t i = 0; i < tracked.size(); ++i) {
-    if (!tracked[i].defined() || !tracked[i].grad_fn()) return false;
-    const std::vector<NodePtr> nodes = reach_of({tracked[i]}).nodes;
-    for (size_t k = 0; k < tracked.size(); ++k)
-      if (k != i && (!tracked[k].defined() ||
-                     std::find(nodes.begin(), nodes.end(), tracked[k].grad_fn()) != nodes.end()))
-        return false;
+  bool tracked = false;
+  for (LogValue output : outputs) {
+    if (output < 0 || log.values()[output].kind != LoggedTensor::Kind::result ||
+        !log.values()[output].requires_grad)
+      continue;
+    tracked = true;
+    if (const at::Tensor tensor = log.tensor(output); tensor.defined() && !tensor.grad_fn())
+      return false;
   }
-  return !tracked.empty();
+  return tracked;
 }
 
 bool has_hooks(const OpLog& log, std::span<const LogValue> inputs) {
@@ -125,7 +120,7 @@ Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
 }  // namespace
 
 GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interface, Want want,
-                           const CompileOptions& options)
+                           const CompileOptions& options, bool is_stage)
     : log_(log, interface) {
   if (log_.ops() == 0) return;
   if (want != Want::log) {
@@ -141,6 +136,18 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
       decision = Decision::forbid("its results take part in autograd, and a number is read");
     if (decision && want == Want::fastest && !tracked && !log_.has_backward())
       decision = graph_is_faster(log, log_);
+    StageStarts stages;
+    if (decision && tracked && !is_stage) stages = find_stages(log, log_.live(), outputs);
+    if (decision && !stages.possible) decision = stages.possible;
+    if (decision && (!stages.positions.empty() || !stages.called.empty())) {
+      try {
+        staged_ = std::make_shared<const StagedProgram>(log, log_.live(), interface, stages,
+                                                        want == Want::interpreted, options);
+        return;
+      } catch (const std::exception& error) {
+        decision = Decision::forbid(error.what());
+      }
+    }
     if (decision) {
       CompileOptions wanted = options;
       wanted.engine = want == Want::interpreted ? Engine::interpreted
@@ -299,6 +306,7 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
 std::vector<at::Tensor> GraphProgram::run(std::vector<at::Tensor> inputs,
                                           std::span<const c10::Scalar> scalars) const {
   LinkedProgram::forget_changes();
+  if (staged_) return staged_->run(std::move(inputs), scalars);
   if (training_) {
     if (clears_only_)
       for (size_t i : log_.cleared_first()) inputs[i].mutable_grad().reset();
@@ -314,10 +322,18 @@ bool GraphProgram::fails_cleanly() const {
   // A hook on saved tensors counts its calls; that of a checkpoint throws when it has enough.
   if (at::SavedTensorDefaultHooks::get_hooks()) return false;
   if (LinkedProgram::left_changes()) return false;
+  if (staged_) return staged_->fails_cleanly();
   return graph_ || training_ || log_.fails_cleanly();
 }
 
+size_t GraphProgram::ops() const {
+  if (graph_) return graph_->size();
+  if (training_) return training_->ops();
+  return staged_ ? staged_->ops() : log_.ops();
+}
+
 std::string GraphProgram::str() const {
+  if (staged_) return staged_->str();
   if (graph_) return graph_->str();
   if (training_) return training_->str();
   std::string text = log_.str();

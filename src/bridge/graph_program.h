@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "bridge/log_program.h"
+#include "bridge/stages.h"
 #include "bridge/training_program.h"
 #include "compile/compile.h"
 #include "smelt/smelt.h"
@@ -25,9 +26,10 @@ class GraphProgram {
     fastest,      // whichever is faster to run
     interpreted,  // the graph's kernels run by the loop interpreter, if there can be a graph
   };
-  // Counts as a graph in smelt.stats().
+  // Counts as a graph in smelt.stats(). `is_stage`: nobody but other stages sees how its outputs
+  // are computed from each other.
   GraphProgram(const OpLog& log, const LogProgram::Interface& interface, Want want,
-               const CompileOptions& options = {});
+               const CompileOptions& options = {}, bool is_stage = false);
   GraphProgram(const OpLog& log, std::span<const LogValue> inputs,
                std::span<const LogValue> outputs, Want want)
       : GraphProgram(log, LogProgram::Interface{inputs, outputs, {}, {}, {}, {}}, want) {}
@@ -41,17 +43,19 @@ class GraphProgram {
   const std::optional<RecordedGraph>& graph() const { return graph_; }
   // The same where results take part in autograd.
   const std::shared_ptr<const TrainingProgram>& training() const { return training_; }
-  // Why there is none of both; empty if there is, or if it was not asked for.
+  // The same in stages, where outputs are computed from each other.
+  const std::shared_ptr<const StagedProgram>& staged() const { return staged_; }
+  // Why there is none of these; empty if there is, or if it was not asked for.
   const std::string& refusal() const { return refusal_; }
 
   // Neither of both, and the log's results take part in autograd.
   bool is_left_to_autograd() const {
-    return !graph_ && !training_ && log_.uses_autograd() && !refusal_.empty();
+    return !graph_ && !training_ && !staged_ && log_.uses_autograd() && !refusal_.empty();
   }
 
   // A run that failed has changed nothing that the caller can see. Asked where it was run.
   bool fails_cleanly() const;
-  size_t ops() const { return graph_ ? graph_->size() : training_ ? training_->ops() : log_.ops(); }
+  size_t ops() const;
   std::string str() const;
 
  private:
@@ -68,6 +72,7 @@ class GraphProgram {
   LogProgram log_;
   std::optional<RecordedGraph> graph_;
   std::shared_ptr<const TrainingProgram> training_;
+  std::shared_ptr<const StagedProgram> staged_;
   std::vector<size_t> consumed_;  // outputs that require gradients, which nobody can compute
   bool clears_only_ = false;      // gradients, before a forward that takes part in autograd
   std::string refusal_;

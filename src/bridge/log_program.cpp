@@ -114,12 +114,12 @@ LogProgram::LogProgram(const OpLog& log, const Interface& interface)
     inputs_.push_back(reg(value));
     input_texts_.push_back(describe(log.values()[value]));
   }
-  const std::vector<bool> live = live_items(log, outputs);
-  make_constants(log, live, outputs);
-  make_steps(log, live, outputs);
-  note_grads(log, live, inputs, outputs);
-  note_quiet_writes(log, live, inputs);
-  find_saved(log, live, inputs);
+  live_ = live_items(log, outputs);
+  make_constants(log, live_, outputs);
+  make_steps(log, live_, outputs);
+  note_grads(log, live_, inputs, outputs);
+  note_quiet_writes(log, live_, inputs);
+  find_saved(log, live_, inputs);
   for (LogValue value : outputs) {
     if (value >= 0 && register_of_[value] < 0)
       throw Error("an output of the traced code is neither an input nor a result of its ops");

@@ -54,6 +54,8 @@ class LogProgram {
   bool fails_cleanly() const { return fails_cleanly_; }
   // Some op may have been entered into an autograd graph.
   bool uses_autograd() const { return uses_autograd_; }
+  // By item of the log: it is needed.
+  const std::vector<bool>& live() const { return live_; }
   // Some op changes a tensor in place.
   bool writes() const { return writes_; }
   // It sets gradients, or has a use of its own for all that it computes: none of its results takes
@@ -195,6 +197,7 @@ class LogProgram {
   std::vector<at::Tensor> results(State& state) const;
 
   std::vector<Step> steps_;
+  std::vector<bool> live_;
   std::vector<ScalarId> scalars_;
   std::vector<NumberStep> numbers_;
   std::unordered_map<ScalarId, int32_t> number_of_;     // into numbers_, while the program is made

@@ -702,9 +702,11 @@ def random_step(function, inputs, seed):
     torch.manual_seed(seed)
     results = tensors_of(function(*[x * 1 if x.requires_grad else x for x in inputs]))
     tracked = [y for y in results if y.requires_grad and not y.is_complex()]
+    for y in tracked:
+        y.retain_grad()  # also where others are computed from it
     if tracked:
         weigh(tracked).backward()
-    return results, [x.grad for x in inputs]
+    return results, [x.grad for x in inputs], [y.grad for y in tracked]
 
 
 @pytest.mark.parametrize("block", range(20))
@@ -724,7 +726,7 @@ def test_random_programs(block):
             compiled = smelt.compile(function, backend=backend)
             for _ in range(2):
                 mine = random_step(compiled, program.inputs(), seed)
-                for what, a, b in zip(("result", "gradient"), mine, theirs):
+                for what, a, b in zip(("result", "gradient", "retained"), mine, theirs):
                     for i, (x, y) in enumerate(zip(a, b, strict=True)):
                         assert (x is None) == (y is None), f"{backend}, {what} {i}\n{program}"
                         if x is None:

@@ -11,6 +11,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_strided.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -453,6 +454,30 @@ void OpLog::call(const OpInfo& op, DispatchKeySet below, std::vector<c10::IValue
     for (LogValue result : item.results)
       if (result >= 0) values_[result].dynamic = true;
   items_.push_back(std::move(item));
+}
+
+std::unique_ptr<const OpLog> OpLog::part(size_t first, size_t last,
+                                         const std::vector<LogValue>& given) const {
+  auto part = std::make_unique<OpLog>();
+  part->items_.assign(items_.begin() + static_cast<ptrdiff_t>(first),
+                      items_.begin() + static_cast<ptrdiff_t>(last));
+  part->values_ = values_;
+  part->ambients_ = ambients_;
+  part->input_memory_ = input_memory_;
+  part->numbers_ = numbers_;
+  for (LoggedTensor& value : part->values_)
+    if (value.kind == LoggedTensor::Kind::result && value.item >= first) value.item -= first;
+  for (LogValue id : given) {
+    LoggedTensor& value = part->values_[id];
+    const at::Tensor example = at::empty_strided(
+        value.sizes, value.strides, at::TensorOptions(value.dtype).device(value.device));
+    if (value.requires_grad) example.set_requires_grad(true);
+    value.kind = LoggedTensor::Kind::input;
+    value.impl = c10::weak_intrusive_ptr<c10::TensorImpl>(example.getIntrusivePtr());
+    part->input_memory_[value.memory] = true;
+    part->examples_.push_back(example);
+  }
+  return part;
 }
 
 }  // namespace smelt

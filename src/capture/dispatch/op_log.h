@@ -216,6 +216,11 @@ class OpLog {
   void rewind(size_t position);
   std::optional<OpTrouble> take_trouble() { return std::exchange(trouble_, std::nullopt); }
 
+  // The ops from `first` up to `last` as a log of their own, to which nothing is added. `given`:
+  // what they take of the ops before, inputs of that log.
+  std::unique_ptr<const OpLog> part(size_t first, size_t last,
+                                    const std::vector<LogValue>& given) const;
+
   const std::vector<LogItem>& items() const { return items_; }
   const std::vector<LoggedTensor>& values() const { return values_; }
   const std::vector<OpAmbient>& ambients() const { return ambients_; }
@@ -283,6 +288,7 @@ class OpLog {
   std::optional<OpenHook> open_hook_;
   std::vector<LogHook> hooks_;                            // of the pass at hand
   std::unordered_map<c10::TensorImpl*, LogValue> inner_;  // as by_impl_, of LoggedTensor::inner
+  std::vector<at::Tensor> examples_;                      // of what a part is given
   std::vector<at::Tensor> unpacked_;  // outputs as their functions have saved them
   int32_t numbers_ = 0;
   bool keeps_numbers_ = false;

@@ -2,6 +2,7 @@
 #include "binding/tensors.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
@@ -287,7 +288,9 @@ class Log final : public TensorLog {
   bool is_dynamic(LogValue value) const override { return log_.values()[value].dynamic; }
   bool is_single(LogValue value) const override { return log_.is_single(value); }
   bool is_whole(LogValue value) const override { return log_.is_whole(value); }
-  bool makes_gradients() const override { return at::GradMode::is_enabled(); }
+  bool has_saved_hooks() const override {
+    return at::GradMode::is_enabled() && at::SavedTensorDefaultHooks::get_hooks().has_value();
+  }
   size_t position() const override { return log_.items().size(); }
   void rewind(size_t position) override { log_.rewind(position); }
 

@@ -474,6 +474,10 @@ bool is_guessed(Trace& trace, Value tensor) {
 int truth(Trace* trace, Value value) {
   if (!is_following(trace)) return PyObject_IsTrue(value.object);
   if (is_tensor(value.object)) {
+    if (is_fixed_tensor(*trace, value)) {
+      const Unfollowed unfollowed(trace, false);
+      return PyObject_IsTrue(value.object);
+    }
     if (is_guessed(*trace, value)) {
       trace->has_guessed_flag = trace->has_guessed_flag || !trace->has_backward;
       const Result number = read_number(*trace, value);

@@ -79,9 +79,9 @@ bool is_device(PyObject* object) {
 // numpy's own types are in C, and no class that Python code makes is one of them.
 bool is_numpy_number(const PyTypeObject* type) {
   static const std::unordered_set<std::string_view> numbers{
-      "numpy.float16", "numpy.float32", "numpy.float64",   "numpy.int8",     "numpy.int16",
-      "numpy.int32",   "numpy.int64",   "numpy.uint8",     "numpy.uint16",   "numpy.uint32",
-      "numpy.uint64",  "numpy.bool",    "numpy.bool_",     "numpy.longlong", "numpy.ulonglong",
+      "numpy.float16", "numpy.float32", "numpy.float64",   "numpy.int8",      "numpy.int16",
+      "numpy.int32",   "numpy.int64",   "numpy.uint8",     "numpy.uint16",    "numpy.uint32",
+      "numpy.uint64",  "numpy.bool",    "numpy.bool_",     "numpy.longlong",  "numpy.ulonglong",
       "numpy.intc",    "numpy.uintc",   "numpy.complex64", "numpy.complex128"};
   return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::strncmp(type->tp_name, "numpy.", 6) == 0 &&
          numbers.contains(type->tp_name);

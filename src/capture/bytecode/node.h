@@ -180,7 +180,7 @@ struct TraceResult {
   std::vector<AliasGuard> aliases;
   std::vector<DistinctGuard> distinct;
   std::vector<Reading> readings;  // at the start
-  std::vector<Step> steps;  // those that matter
+  std::vector<Step> steps;        // those that matter
   Exit exit;
   Ambient ambient;                         // at the start
   std::unique_ptr<TensorProgram> program;  // nullptr: no tensor op

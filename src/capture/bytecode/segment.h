@@ -40,7 +40,8 @@ class Segment {
   bool guesses = false;          // about what is in tensors
   std::optional<Break> ends_at;  // the break in front of which it ends
 
-  // "torch's get_num_threads gives something else"; empty: all state that was looked at is the same.
+  // "torch's get_num_threads gives something else"; empty: all state that was looked at is the
+  // same.
   std::string state_difference() const;
 
   int traverse(visitproc visit, void* arg) const;

@@ -77,9 +77,9 @@ void guard_all(Trace& trace, const Group& group) {
   for (const Getter& getter : group.all) {
     const Object function = core_function(getter.name);
     if (!function) continue;  // another PyTorch
-    const Object arguments = Object::steal(
-        getter.backend == nullptr ? PyTuple_New(0)
-                                  : Py_BuildValue("(ss)", getter.backend, getter.op));
+    const Object arguments =
+        Object::steal(getter.backend == nullptr ? PyTuple_New(0)
+                                                : Py_BuildValue("(ss)", getter.backend, getter.op));
     const Object value = Object::steal(PyObject_Call(function.get(), arguments.get(), nullptr));
     PyErr_Clear();
     if (value && is_constant(value.get()))
@@ -125,8 +125,7 @@ bool read_state(Trace& trace, const Group& group, Value callee, std::span<const 
 bool call_state(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
                 Result* result) {
   if (!PyCFunction_Check(callee.object) || keywords != nullptr) return false;
-  const std::string_view name =
-      reinterpret_cast<PyCFunctionObject*>(callee.object)->m_ml->ml_name;
+  const std::string_view name = reinterpret_cast<PyCFunctionObject*>(callee.object)->m_ml->ml_name;
   for (const Group* group : {&attention(), &cudnn(), &others()}) {
     if (group->getters.contains(name)) return read_state(trace, *group, callee, arguments, result);
     if (!group->setters.contains(name)) continue;

@@ -217,7 +217,7 @@ class Trace {
   std::unordered_map<PyObject*, Value> hooks;  // that the trace has registered
   bool opens_iterators = true;                 // open_iterator()
   size_t opened_iterators = 0;
-  bool bans_saved_hooks = false;  // it has forbidden saved tensor hooks itself
+  bool bans_saved_hooks = false;                  // it has forbidden saved tensor hooks itself
   std::unordered_set<const void*> changed_state;  // groups of torch_state.cpp that it has changed
 
  private:

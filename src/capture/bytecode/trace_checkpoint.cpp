@@ -8,7 +8,7 @@
 namespace smelt::bytecode {
 
 Position Trace::position() const {
-  return {steps_.size(),  log_->position(), guards_.size(),  absent_.size(),
+  return {steps_.size(),   log_->position(), guards_.size(),  absent_.size(),
           lookups_.size(), aliases_.size(),  readings_.size()};
 }
 

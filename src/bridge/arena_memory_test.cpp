@@ -19,7 +19,7 @@ TEST(ArenaMemory, ShowsAnOpTheTensorAndNotTheBlock) {
   EXPECT_EQ(tensor.storage().nbytes(), 6 * sizeof(float));
   EXPECT_EQ(tensor.storage_offset(), 0);
   tensor.fill_(7);
-  EXPECT_TRUE(at::equal(tensor.t().sum(), at::tensor(42.0F)));
+  EXPECT_EQ(tensor.t().sum().item<float>(), 42);
   ArenaMemory::leave(tensor);
   EXPECT_EQ(tensor.data_ptr(), arena.at(128));  // nobody else had it
 }

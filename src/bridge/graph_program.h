@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "bridge/log_program.h"
-#include "bridge/stages.h"
+#include "bridge/staged_program.h"
 #include "bridge/training_program.h"
 #include "compile/compile.h"
 #include "smelt/smelt.h"

@@ -97,7 +97,7 @@ bool links_as_view(const Step& step, LinkedStep& linked) {
   for (const Arg& arg : step.args)
     each_ref(arg, [&](Ref ref) { linked.targets.push_back(ref.id); });
   linked.kind = LinkedStep::Kind::view;
-  return linked.made[0].known && linked.targets.size() == 1;
+  return true;
 }
 
 LinkedStep link_number(const Step& step) {
@@ -172,7 +172,7 @@ bool LinkedProgram::check_types = [] {
 }();
 
 LinkedProgram::LinkedProgram(Program program, std::vector<c10::IValue> opaque)
-    : program_(std::move(program)), opaque_(std::move(opaque)) {
+    : program_(std::move(program)), opaque_(std::move(opaque)), plans_(program_.arena) {
   steps_.reserve(program_.steps.size());
   for (const Step& step : program_.steps) {
     steps_.push_back(link_step(step, opaque_));

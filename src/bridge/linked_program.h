@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "bridge/arena_memory.h"
 #include "runtime/executor.h"
 #include "runtime/program.h"
 
@@ -110,6 +111,7 @@ class LinkedProgram {
   Program program_;
   std::vector<c10::IValue> opaque_;
   std::vector<LinkedStep> steps_;
+  ArenaPlans plans_;
   std::vector<Register> in_place_;  // of inputs that kernels store results into
 };
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "compile/arena.h"
 #include "compile/batches.h"
 #include "compile/compile.h"
 #include "compile/in_place.h"
@@ -180,6 +181,12 @@ class Lowering {
     program_.steps.push_back(std::move(step));
   }
 
+  static int refs_in(const Node& node) {
+    int count = 0;
+    for (const Arg& arg : node.args) each_ref(arg, [&](Ref) { ++count; });
+    return count;
+  }
+
   std::optional<int64_t> view_offset(const Node& node) const {
     if (!node.traits.view || !node.traits.is_pure() || node.results.size() != 1)
       return std::nullopt;
@@ -187,6 +194,7 @@ class Lowering {
     const TensorType& from = graph_.type(shown);
     const TensorType& to = graph_.type(node.results[0]);
     if (from.dtype != to.dtype || from.conj != to.conj || from.neg != to.neg) return std::nullopt;
+    if (!all_known(to.sizes) || !all_known(to.strides) || refs_in(node) != 1) return std::nullopt;
     return (to.offset - from.offset).as_known();
   }
 
@@ -248,6 +256,7 @@ Program lower(const Graph& graph, bool release_inputs) {
 Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelCode> kernels,
               bool release_inputs) {
   Program program = Lowering(graph, schedule, release_inputs).run(std::move(kernels));
+  place_in_arena(graph, schedule, program);
   if (log_enabled(Log::memory)) log(Log::memory, describe_peak(graph, schedule, program));
   return program;
 }

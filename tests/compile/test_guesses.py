@@ -124,3 +124,20 @@ def test_a_whole_step_is_one_graph():
         gradient = 2.0 * mask if mask is ones else 1.0 * mask
         torch.testing.assert_close(weight.detach(), before - 0.1 * gradient)
     assert smelt.stats()['graph_breaks'] == 0
+
+
+def test_a_tensor_that_has_no_truth():
+    """No guess is made about it: the error is that of bool(), not of item()."""
+    def function(x):
+        if x:
+            return x + 1
+        return x
+
+    compiled = smelt.compile(function)
+    for _ in range(3):
+        for x in (torch.ones(2, 3, dtype=torch.int64), torch.ones(0, dtype=torch.bool)):
+            with pytest.raises(RuntimeError) as expected:
+                function(x)
+            with pytest.raises(RuntimeError) as raised:
+                compiled(x)
+            assert str(raised.value) == str(expected.value)

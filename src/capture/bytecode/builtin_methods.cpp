@@ -578,6 +578,26 @@ bool is_constant_type(PyTypeObject* type) {
 
 }  // namespace
 
+namespace {
+
+// A method that does what a dict's does.
+bool call_through_proxy(MethodCall& m, Result* result) {
+  static const std::unordered_set<std::string_view> names{"get",          "keys",    "values",
+                                                          "items",        "copy",    "__getitem__",
+                                                          "__contains__", "__len__", "__iter__"};
+  if (!names.contains(m.name)) return false;
+  const Value dict = behind_proxy(m.trace(), m.self);
+  PyObject* method =
+      PyDict_GetItemString(own_dict(&PyDict_Type).get(), std::string(m.name).c_str());
+  if (dict.object == m.self.object) return false;
+  std::vector<Value> arguments{dict};
+  arguments.insert(arguments.end(), m.arguments.begin(), m.arguments.end());
+  BuiltinCall call{m.trace(), {method, 0}, arguments, m.call.keywords};
+  return call_builtin_method(call, result);
+}
+
+}  // namespace
+
 bool call_builtin_method(BuiltinCall& c, Result* result) {
   PyObject* callee = c.callee.object;
   MethodCall m{c, {}, c.arguments, {}};
@@ -612,6 +632,7 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
     owner = PyDescr_TYPE(callee);
   }
   if (!c.trace.active()) return false;
+  if (owner == &PyDictProxy_Type) return call_through_proxy(m, result);
   if (is_constant_type(owner) || is_atom(m.self.object)) {
     c.trace.use(m.self);
     return c.on_constants(result);

@@ -20,7 +20,7 @@ using Names_ = std::unordered_set<std::string_view>;
 
 bool call_len(BuiltinCall& c, Result* result) {
   if (c.count() != 1) return c.plainly(result);
-  const Value v = c.argument(0);
+  const Value v = behind_proxy(c.trace, c.argument(0));
   if (PyObject* method = python_method(v.object, names().len);
       method && !tensors().is_tensor(v.object)) {
     *result = c.call_special(method, names().len, v);

@@ -30,7 +30,7 @@ std::unordered_set<PyTypeObject*> make_fixed_types() {
   add("torch",
       {"dtype", "device", "layout", "memory_format", "qscheme", "finfo", "iinfo", "Generator"});
   add("re", {"Pattern"});
-  add("types", {"GenericAlias", "UnionType", "MappingProxyType"});
+  add("types", {"GenericAlias", "UnionType"});
   add("typing", {"_GenericAlias", "_UnionGenericAlias", "_SpecialForm", "TypeVar"});
   return types;
 }

@@ -64,6 +64,9 @@ Result join_strings(Trace* trace, std::span<const Value> parts);
 // items.cpp
 // PyDict_GetItemWithError(), with the key's __hash__ and __eq__ followed.
 PyObject* look_up(Trace& trace, PyObject* dict, PyObject* key);
+// The dict behind a mapping proxy, in the place of the proxy: reads of it are guarded as any dict's
+// are. Any other object, and a proxy that the trace can't tell where it is from, is as it was.
+Value behind_proxy(Trace& trace, Value proxy);
 Result get_item(Trace* trace, Value container, Value key);
 bool set_item(Trace* trace, Value container, Value key, Value item);
 // dict.__setitem__(dict, key, item), whatever its own class has: what dict.update and such do.

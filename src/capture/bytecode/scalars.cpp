@@ -479,7 +479,8 @@ int truth(Trace* trace, Value value) {
       trace->has_guessed_flag = trace->has_guessed_flag || !trace->has_backward;
       const Result number = read_number(*trace, value);
       const Object held = Object::steal(number.object);
-      return held ? truth(trace, {held.get(), number.ref}) : -1;
+      if (held) return truth(trace, {held.get(), number.ref});
+      PyErr_Clear();  // it has no truth either, for which there is another message
     }
     trace->stop(BreakReason::tensor_branch, "");
     return PyObject_IsTrue(value.object);

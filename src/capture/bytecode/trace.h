@@ -213,6 +213,7 @@ class Trace {
   bool has_backward = false;                   // a backward pass is part of the trace
   bool in_pass = false;                        // one runs, and calls hooks
   std::unordered_map<PyObject*, Value> hooks;  // that the trace has registered
+  std::unordered_set<PyObject*> views;         // mapping proxies of classes, which are guarded
   bool opens_iterators = true;                 // open_iterator()
   size_t opened_iterators = 0;
   bool bans_saved_hooks = false;  // it has forbidden saved tensor hooks itself

@@ -39,7 +39,11 @@ void Trace::guard(Ref ref, uint16_t bits, bool truth) {
     return;  // its type is part of the program
   }
   const NodeKind kind = nodes_[ref].kind;
-  if (kind == NodeKind::tensor || kind == NodeKind::result || kind == NodeKind::constant) return;
+  if (kind == NodeKind::tensor || kind == NodeKind::result) return;
+  // The object is always the same one, but what is in it may change.
+  const bool asks_contents = (bits & (kGuardLength | kGuardTruth)) != 0;
+  if (kind == NodeKind::constant && (!asks_contents || is_constant(nodes_[ref].object.get())))
+    return;
   guards_.push_back({ref, bits, truth});
 }
 

@@ -14,6 +14,8 @@ namespace smelt::bytecode {
 int64_t length_of(PyObject* object);
 // A tuple of the keys, in order.
 Object keys_of(PyObject* dict);
+// A tuple of the elements, whatever __len__ and __iter__ a subclass has.
+Object elements_of(PyObject* set);
 
 // What a trace keeps about one object.
 struct Tracked {

@@ -66,6 +66,11 @@ loops::Kernel kernel_to_plan(const loops::Kernel& kernel, const CpuOptions& opti
 // The dimensions and instructions an index is made of, by what is known of instructions so far.
 uint64_t depends_of(const loops::Index& index, const std::vector<uint64_t>& of_values);
 bool has_scan(const loops::Kernel& kernel, const loops::Stage& stage);
+// Does it add up floating values?
+inline bool is_floating_sum(const loops::Inst& inst) {
+  return inst.op == loops::Op::reduce && inst.reduction == loops::Reduction::sum &&
+         is_floating(inst.dtype);
+}
 // Must the inner stages be skipped if a size turns out to be 0?
 bool needs_guard(const loops::Kernel& kernel);
 

@@ -77,7 +77,8 @@ bool distance(DecomposeQuery& q) {
   return norm.has_value();
 }
 
-// linalg_cross(self, other, dim): of i, the product of i + 1 and i + 2 minus that the other way round
+// linalg_cross(self, other, dim): of i, the product of i + 1 and i + 2 minus that the other way
+// round
 bool cross_product(DecomposeQuery& q) {
   if (!is_wanted(q, 0) || !are_reals(q, {0, 1}) || q.type(0).sizes != q.type(1).sizes) return false;
   const auto turned = [&](size_t i, int64_t steps) {

@@ -47,9 +47,9 @@ Decision allows_max(const NodeReader& q) {
   return Decision::allow();
 }
 
-// The gradient of an image, whose places are its last dimensions as one: max_pool*_with_indices_backward
-// (grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices), and
-// adaptive_max_pool*_backward(grad_output, self, indices).
+// The gradient of an image, whose places are its last dimensions as one:
+// max_pool*_with_indices_backward (grad_output, self, kernel_size, stride, padding, dilation,
+// ceil_mode, indices), and adaptive_max_pool*_backward(grad_output, self, indices).
 UpdateForm max_gradient_form(const NodeReader& q) {
   return {.points = q.type(0).sizes, .base = std::nullopt, .combine = loops::Reduction::sum};
 }
@@ -66,8 +66,7 @@ UpdatedElement max_gradient(ElementQuery& q) {
 
 // Walked image by image, which suits a layout of images only.
 Decision allows_max_gradient(const NodeReader& q) {
-  if (!is_contiguous(q.result()))
-    return Decision::forbid("channels are next to each other");
+  if (!is_contiguous(q.result())) return Decision::forbid("channels are next to each other");
   if (loops::is_half(q.result().dtype)) return Decision::forbid("each sum would be rounded");
   return Decision::allow();
 }
@@ -138,7 +137,7 @@ std::vector<int64_t> place_strides(const Windows& windows) {
 bool max_pool_places(DecomposeQuery& q, const Windows& windows) {
   const std::vector<int64_t> strides = place_strides(windows);
   const auto rank = static_cast<int>(windows.size());
-  // Torch's kernel for cubes whose channels come last does.
+  // As torch's kernel for cubes whose channels come last does, where it finds nothing greater.
   const bool forgets_depth = rank == 3 && !is_contiguous(q.result());
   Term start{}, inside{}, most{};
   for (int d = 0; d < rank; ++d) {
@@ -153,6 +152,10 @@ bool max_pool_places(DecomposeQuery& q, const Windows& windows) {
     const Term element = at_offset(q, windows, offset);
     if (most.q == nullptr) {
       most = element;
+      if (!forgets_depth) return;
+      const double nothing = -std::numeric_limits<double>::infinity();
+      const Term found = write(q, "aten::ne.Scalar", {element.ref(), nothing});
+      behind = write(q, "aten::where.ScalarSelf", {found.ref(), 0.0, behind.ref()});
       return;
     }
     const Term more = write(q, "aten::gt.Tensor", {element.ref(), most.ref()});
@@ -213,8 +216,9 @@ bool greatest_of_image(DecomposeQuery& q, const Windows& windows) {
   sizes.emplace_back(places_in(windows));
   const Term row = view(x, sizes);
   give_viewed(q, 0, largest(row, {last}, false));
-  const Term places = write(
-      q, "aten::arange", {sizes.back(), accumulate_of(x.type().dtype), None{}, q.result().device, None{}});
+  const Term places =
+      write(q, "aten::arange",
+            {sizes.back(), accumulate_of(x.type().dtype), None{}, q.result().device, None{}});
   const Term is_nan = write(q, "aten::isnan", {row.ref()});
   const Term nan_places = write(q, "aten::where.ScalarOther", {is_nan.ref(), places.ref(), -1.0});
   const Term last_nan = largest(nan_places, {last}, false);

@@ -1,5 +1,5 @@
-// Averages of windows. A window that slides is written out, element by element; windows that lie side by side
-// are dimensions of a view, which is reduced.
+// Averages of windows. A window that slides is written out, element by element; windows that lie
+// side by side are dimensions of a view, which is reduced.
 #include <algorithm>
 
 #include "ops/decompose.h"

@@ -5,21 +5,15 @@
 // stage has a node of its own, on tensors that are real in between.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "bridge/log_program.h"
-#include "compile/compile.h"
+#include "capture/dispatch/op_log.h"
 
 namespace smelt {
-
-class GraphProgram;
 
 // Where stages begin, as positions in the log's items, the first stage left out. Empty: it takes
 // one alone. Forbidden: it takes several, but can't be parted.
@@ -34,33 +28,35 @@ struct StageStarts {
 StageStarts find_stages(const OpLog& log, const std::vector<bool>& live,
                         std::span<const LogValue> outputs);
 
-class StagedProgram {
+// Until when the values of a log are read, by the items that are live.
+class Lifetimes {
  public:
-  // As GraphProgram, whose kind its stages are.
-  StagedProgram(const OpLog& log, const std::vector<bool>& live,
-                const LogProgram::Interface& interface, const StageStarts& starts, bool interpreted,
-                const CompileOptions& options);
-  ~StagedProgram();
+  Lifetimes(const OpLog& log, const std::vector<bool>& live);
 
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,
-                              std::span<const c10::Scalar> scalars) const;
+  bool is_read_behind(LogValue value, size_t position) const {
+    return last_read_[value] >= position;
+  }
 
-  bool fails_cleanly() const;
-  size_t size() const { return stages_.size(); }
-  size_t ops() const;
-  std::string str() const;
+  // What it takes to start a stage there: tensors handed over which the stages would rather not
+  // have, and bytes. Nothing: it can't be done.
+  struct Cost {
+    size_t trouble = 0;
+    int64_t bytes = 0;
+    auto operator<=>(const Cost&) const = default;
+  };
+  std::optional<Cost> cost(size_t position) const;
 
  private:
-  struct Stage {
-    std::unique_ptr<const GraphProgram> program;
-    std::vector<size_t> inputs, outputs;  // places
-    std::vector<size_t> last;             // of the inputs: nobody reads them any more
-  };
-  std::vector<Stage> stages_;
-  std::vector<int32_t> outputs_;  // places; -1: none
-  size_t places_ = 0;             // inputs, then what the stages make
-  std::vector<at::Generator> generators_;
-  bool writes_early_ = false;  // a stage before the last changes an input
+  const OpLog& log_;
+  std::vector<size_t> last_read_, last_write_;
 };
+
+// Visits the tensors that an item takes.
+template <typename Visit>
+void each_argument(const LogItem& item, const Visit& visit) {
+  for (const LogSlot& slot : item.slots)
+    for (LogValue value : slot.values)
+      if (value >= 0) visit(value);
+}
 
 }  // namespace smelt

@@ -77,6 +77,22 @@ def made_again():
 
 
 @case(whole=False)
+def compared_sets():
+    """Sets are compared by what they store, whatever __len__ and __contains__ a subclass has."""
+    class Shy(set):
+        def __len__(self):
+            raise RuntimeError("__len__")
+
+        def __contains__(self, item):
+            raise RuntimeError("__contains__")
+
+    def fn(x):
+        a, b, c = Shy({1, 2, 3}), Shy({3, 2, 1}), Shy({1})
+        return x * 2, a == b, a != b, a <= b, a < b, c < a, a >= c, a == c
+    return fn
+
+
+@case(whole=False)
 def storage():
     """C's methods work on the storage, whatever the class has by the names of the operators."""
     class Logged(dict):

@@ -210,7 +210,11 @@ Result get_type_attribute(Trace& trace, Value type, PyObject* name) {
     result = PyObject_GetAttr(type.object, name);
   }
   if (result != nullptr && !is_constant(result) && !trace.is_tracked(result)) {
-    if (PyTuple_Check(result) || Py_TYPE(result) == &PyDictProxy_Type || meta_first)
+    if (Py_TYPE(result) == &PyDictProxy_Type) {  // Cls.__dict__, Enum.__members__
+      trace.views.insert(result);
+      return remake_by_getattr(trace, type, name, result);
+    }
+    if (PyTuple_Check(result) || meta_first)
       return {result, trace.read(NodeKind::attribute, type, name, 0, result)};
     return remake_by_getattr(trace, type, name, result);
   }

@@ -85,6 +85,7 @@ bool BuiltinCall::update_from_pairs(Value dict, Value pairs) {
 // dict(x), d.update(x) for an x that has keys().
 bool BuiltinCall::update_from_mapping(Value dict, Value mapping) {
   static PyObject* keys_name = PyUnicode_InternFromString("keys");
+  mapping = behind_proxy(trace, mapping);
   if (PyDict_Check(mapping.object)) return dict_update(&trace, dict, mapping);
   const Result method = get_attribute(&trace, mapping, keys_name);
   if (method.object == nullptr) {

@@ -317,6 +317,20 @@ PyObject* look_up(Trace& trace, PyObject* dict, PyObject* key) {
   return _PyDict_GetItem_KnownHash(dict, key, reinterpret_cast<Py_hash_t>(key));
 }
 
+Value behind_proxy(Trace& trace, Value proxy) {
+  struct Proxy {
+    PyObject_HEAD PyObject* mapping;
+  };
+  if (Py_TYPE(proxy.object) != &PyDictProxy_Type) return proxy;
+  PyObject* mapping = reinterpret_cast<Proxy*>(proxy.object)->mapping;
+  if (!PyDict_CheckExact(mapping)) return proxy;
+  if (!trace.views.contains(proxy.object)) {
+    if (trace.is_born(proxy.object) || trace.ref_of(proxy.object) == 0) return proxy;
+    trace.guard_same(proxy);  // it shows the same dict as long as it is there
+  }
+  return {mapping, trace.object_behind(mapping)};
+}
+
 Result storage_contains(Trace& trace, PyTypeObject* owner, Value container, Value item) {
   container = trace.value(container.object, container.ref);
   trace.guard_type(container);
@@ -333,7 +347,7 @@ Result get_storage_item(Trace& trace, Value container, Value key) {
 
 Result get_item(Trace* trace, Value container, Value key) {
   if (!is_following(trace)) return {PyObject_GetItem(container.object, key.object), 0};
-  container = trace->value(container.object, container.ref);
+  container = behind_proxy(*trace, trace->value(container.object, container.ref));
   key = trace->value(key.object, key.ref);
   PyObject* object = container.object;
   if (is_tensor(object)) return get_tensor_item(*trace, container, key);
@@ -407,6 +421,7 @@ Result contains(Trace* trace, Value container, Value item, bool negate) {
   if (!is_following(trace)) {
     found = PySequence_Contains(container.object, item.object);
   } else {
+    container = behind_proxy(*trace, container);
     PyObject* object = container.object;
     if (PyObject* method = python_method(object, names().contains)) {
       const Value arguments[] = {container, item};
@@ -538,6 +553,7 @@ bool set_update(Trace* trace, Value set, Value items) {
 
 bool dict_update(Trace* trace, Value dict, Value other) {
   if (is_following(trace)) {
+    other = behind_proxy(*trace, other);
     if (!PyDict_Check(other.object)) {
       trace->stop(BreakReason::mutation, "a dict");
     } else {

@@ -207,7 +207,8 @@ bool keeps_its_tuple(PyObject* iterator) {
 Result get_iter(Trace* trace, Value iterable) {
   PyObject* object = iterable.object;
   if (!is_following(trace)) return {PyObject_GetIter(object), 0};
-  iterable = trace->value(object, iterable.ref);
+  iterable = behind_proxy(*trace, trace->value(object, iterable.ref));
+  object = iterable.object;
   if (PyObject* method = python_method(object, names().iter)) {
     trace->guard_type(iterable);
     const Ref ref = trace->read_type(Py_TYPE(object), names().iter, method);

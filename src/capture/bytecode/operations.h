@@ -64,6 +64,9 @@ Result join_strings(Trace* trace, std::span<const Value> parts);
 // items.cpp
 // PyDict_GetItemWithError(), with the key's __hash__ and __eq__ followed.
 PyObject* look_up(Trace& trace, PyObject* dict, PyObject* key);
+// The dict behind a mapping proxy, in the place of the proxy: reads of it are guarded as any dict's
+// are. Any other object, and a proxy that the trace can't tell where it is from, is as it was.
+Value behind_proxy(Trace& trace, Value proxy);
 Result get_item(Trace* trace, Value container, Value key);
 bool set_item(Trace* trace, Value container, Value key, Value item);
 // dict.__setitem__(dict, key, item), whatever its own class has: what dict.update and such do.
@@ -111,6 +114,14 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
                 Result* result);
 // tensor.item()
 Result read_number(Trace& trace, Value tensor);
+// A tensor whose contents are the same in each call.
+bool is_fixed_tensor(Trace& trace, Value tensor);
+// PyTorch's state is changed by a C function, which each cached call calls again.
+Result call_switch(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* names);
+// torch_state.cpp: functions of torch._C that read or set what no op on this machine depends on.
+// False: it is none of these.
+bool call_state(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* names,
+                Result* result);
 // Methods of contextvars.ContextVar: context_vars.cpp; the same.
 bool call_context_var(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names,
                       Result* result);

@@ -37,15 +37,9 @@ void Trace::check_log(bool thorough) {
 
 // -- where objects come from
 
-Tracked* Trace::find(PyObject* object) {
-  const auto found = objects_.find(object);
-  return found == objects_.end() ? nullptr : &found->second;
-}
+Tracked* Trace::find(PyObject* object) { return objects_.find(object); }
 
-const Tracked* Trace::find(PyObject* object) const {
-  const auto found = objects_.find(object);
-  return found == objects_.end() ? nullptr : &found->second;
-}
+const Tracked* Trace::find(PyObject* object) const { return objects_.find(object); }
 
 Ref Trace::born_tensor(PyObject* object) const {
   if (!tensors().is_tensor(object)) return 0;
@@ -78,7 +72,7 @@ Ref Trace::add(Node node) {
 }
 
 Tracked& Trace::track(PyObject* object, Ref ref, bool born) {
-  Tracked& tracked = objects_[object];
+  Tracked& tracked = objects_.add(object);
   tracked.object = Object::share(object);
   tracked.ref = ref;
   tracked.born = born;
@@ -90,18 +84,18 @@ bool Trace::is_path(Ref ref) const { return ref != 0 && nodes_[ref].kind < NodeK
 
 Ref Trace::path(NodeKind kind, Ref parent, PyObject* key, int index, PyObject* object) {
   const PathKey id{kind, parent, key, index};
-  if (const auto found = paths_.find(id); found != paths_.end()) {
-    if (nodes_[found->second].object.get() != object) {
+  if (const Ref found = paths_.find(id)) {
+    if (nodes_[found].object.get() != object) {
       // A getter in C makes a new one each time: code.co_varnames.
-      if (is_constant(object) && same_value(object, nodes_[found->second].object.get())) {
-        guard(found->second, kGuardEqual);
-        return found->second;
+      if (is_constant(object) && same_value(object, nodes_[found].object.get())) {
+        guard(found, kGuardEqual);
+        return found;
       }
       stop(BreakReason::mutation, show(object));
       return 0;
     }
     const Tracked* tracked = find(object);
-    return tracked == nullptr ? found->second : tracked->ref;
+    return tracked == nullptr ? found : tracked->ref;
   }
   Node node;
   node.kind = kind;
@@ -111,7 +105,7 @@ Ref Trace::path(NodeKind kind, Ref parent, PyObject* key, int index, PyObject* o
   node.object = Object::share(object);
   if (Tracked* known = find(object)) {
     const Ref ref = add(std::move(node));
-    paths_.emplace(id, ref);
+    paths_.set(id, ref);
     if (known->born) {
       stop(BreakReason::mutation, show(object));
       return 0;
@@ -126,7 +120,7 @@ Ref Trace::path(NodeKind kind, Ref parent, PyObject* key, int index, PyObject* o
   const bool is_tensor = tensors().is_tensor(object);
   if (is_tensor) node.tensor = tensors().guard(object);
   const Ref ref = add(std::move(node));
-  paths_.emplace(id, ref);
+  paths_.set(id, ref);
   // Even if nothing is done with it: without it there would have been an error, or `in` would have
   // been false.
   if (kind != NodeKind::slot && kind != NodeKind::type) guard(ref, kGuardPresent);
@@ -149,18 +143,21 @@ Ref Trace::path(NodeKind kind, Ref parent, PyObject* key, int index, PyObject* o
 Ref Trace::constant_node(PyObject* object) {
   if (const Tracked* tracked = find(object)) return tracked->ref;
   const PathKey id{NodeKind::constant, 0, object, 0};
-  if (const auto found = paths_.find(id); found != paths_.end()) return found->second;
+  if (const Ref found = paths_.find(id)) return found;
   Node node;
   node.kind = NodeKind::constant;
   node.object = Object::share(object);
   const Ref ref = add(std::move(node));
-  paths_.emplace(id, ref);
+  paths_.set(id, ref);
   if (!is_constant(object)) track(object, ref, false);
   return ref;
 }
 
 Ref Trace::parent_ref(Value parent) {
   if (const Ref known = ref_of(parent.object)) return known;
+  // A namespace is what it is as long as its function or module is; nothing says so of others.
+  if (parent.ref == 0 && !is_constant(parent.object) && !PyDict_CheckExact(parent.object))
+    stop(BreakReason::unknown_object, Py_TYPE(parent.object)->tp_name);
   return parent.ref != 0 ? parent.ref : constant_node(parent.object);
 }
 

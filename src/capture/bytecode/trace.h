@@ -26,7 +26,9 @@
 #include <vector>
 
 #include "capture/bytecode/constants.h"
+#include "capture/bytecode/flat_index.h"
 #include "capture/bytecode/tracked.h"
+#include "capture/bytecode/tracked_objects.h"
 
 namespace smelt::bytecode {
 
@@ -90,6 +92,10 @@ class Trace {
   void guard_truth(Value value, bool truth);  // atoms and lazy scalars; containers by length
   void guard_function(Value function);
   void guard_alias(Value a, Value b, bool same);
+  // C code that looks at some state and calls no Python code gave a constant. has_read(): it has
+  // been asked before.
+  void guard_reading(PyObject* function, PyObject* arguments, PyObject* value);
+  bool has_read(PyObject* function, PyObject* arguments) const;
 
   // -- computing; all operands atoms. Folded (0) if none of them has a ref.
   Ref scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result);
@@ -211,9 +217,11 @@ class Trace {
   bool has_backward = false;                   // a backward pass is part of the trace
   bool in_pass = false;                        // one runs, and calls hooks
   std::unordered_map<PyObject*, Value> hooks;  // that the trace has registered
+  std::unordered_set<PyObject*> views;         // mapping proxies of classes, which are guarded
   bool opens_iterators = true;                 // open_iterator()
   size_t opened_iterators = 0;
-  bool bans_saved_hooks = false;  // it has forbidden saved tensor hooks itself
+  bool bans_saved_hooks = false;                  // it has forbidden saved tensor hooks itself
+  std::unordered_set<const void*> changed_state;  // groups of torch_state.cpp that it has changed
 
  private:
   Ref add(Node node);
@@ -265,13 +273,14 @@ class Trace {
   std::vector<AbsentKey> absent_;
   std::vector<TypeLookup> lookups_;
   std::vector<AliasGuard> aliases_;
+  std::vector<Reading> readings_;
   std::vector<GuardEntry> guards_;
   std::vector<Step> steps_;
   Ambient ambient_;
   std::unique_ptr<TensorLog> log_;
   std::optional<Break> break_;
-  std::unordered_map<PyObject*, Tracked> objects_;
-  std::unordered_map<PathKey, Ref, PathHash> paths_;
+  TrackedObjects objects_;
+  FlatIndex<PathKey, PathHash> paths_;  // to refs
   std::vector<Object> held_;
   std::vector<Ref> slot_refs_;
   std::unordered_map<LogValue, Ref> born_tensors_;

@@ -8,8 +8,8 @@
 namespace smelt::bytecode {
 
 Position Trace::position() const {
-  return {steps_.size(),  log_->position(), guards_.size(),
-          absent_.size(), lookups_.size(),  aliases_.size()};
+  return {steps_.size(),   log_->position(), guards_.size(),  absent_.size(),
+          lookups_.size(), aliases_.size(),  readings_.size()};
 }
 
 // Whether it can be made again as it is now. What it goes over is held, as it may be dropped before
@@ -115,10 +115,9 @@ void Trace::transient(PyObject* object) {
 
 Object Trace::take_dropped() {
   for (size_t i = 0; i < transients_.size(); ++i) {
-    const auto found = objects_.find(transients_[i]);
     if (Py_REFCNT(transients_[i]) > 1) continue;
-    Object dropped = std::move(found->second.object);
-    objects_.erase(found);
+    Object dropped = std::move(objects_.find(transients_[i])->object);
+    objects_.forget(transients_[i]);
     transients_.erase(transients_.begin() + static_cast<ptrdiff_t>(i));
     return dropped;
   }

@@ -1,6 +1,7 @@
 // How a trace becomes the data of a segment: what happened up to its last good point, less what
 // nobody needs.
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -24,10 +25,15 @@ size_t changed_by(const Step& step) {
   return is_method ? 1 : 0;
 }
 
-// torch._C._set_grad_enabled(False) and the like.
+// torch._C._set_grad_enabled(False) and the like, and torch.device.__enter__.
 bool is_switch(const Step& step) {
+  const auto is_function = [](PyObject* callee) {
+    return PyCFunction_Check(callee) ||
+           (Py_TYPE(callee) == &PyMethodDescr_Type &&
+            std::string_view(PyDescr_TYPE(callee)->tp_name) == "torch.device");
+  };
   return step.kind == StepKind::call && step.inputs[0].ref == 0 &&
-         PyCFunction_Check(step.inputs[0].constant.get()) &&
+         is_function(step.inputs[0].constant.get()) &&
          std::ranges::all_of(step.inputs, [](const Operand& input) { return input.ref == 0; });
 }
 
@@ -151,6 +157,7 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   lookups_.resize(position.lookups);
   aliases_.resize(position.aliases);
   guards_.resize(position.guards);
+  readings_.resize(position.readings);
 
   TraceResult result;
   result.exit = std::move(exit);
@@ -171,6 +178,7 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   result.absent = std::move(absent_);
   result.lookups = std::move(lookups_);
   result.aliases = std::move(aliases_);
+  result.readings = std::move(readings_);
   drop_unneeded_steps(result);
   add_distinctness(result);
   if (!make_program(result, position, request)) return std::nullopt;
@@ -200,10 +208,11 @@ bool Trace::has_pending_change() const {
 // A cached call would make it without its traceback.
 bool Trace::needs_raised_exception(const Exit& exit) const {
   std::vector<Ref> raised;
-  for (const auto& [object, tracked] : objects_)
+  objects_.each([&](PyObject* object, const Tracked& tracked) {
     if (tracked.born &&
         (tracked.transient || (PyExceptionInstance_Check(object) && has_been_raised(object))))
       raised.push_back(tracked.ref);
+  });
   if (raised.empty()) return false;
   Liveness liveness(nodes_, steps_);
   liveness.run(exit);
@@ -234,14 +243,14 @@ void Trace::add_distinctness(TraceResult& result) const {
     if (object != nullptr && changed.insert(object).second)
       by_type[Py_TYPE(object)].changed.push_back(target);
   }
-  for (const auto& [other, tracked] : objects_) {
+  objects_.each([&](PyObject* other, const Tracked& tracked) {
     const auto found = by_type.find(Py_TYPE(other));
     if (found == by_type.end() || changed.contains(other) || tracked.born || is_constant(other))
-      continue;
+      return;
     const Node& node = result.nodes[tracked.ref];
     const bool is_read = node.guards != 0 || node.kind == NodeKind::slot;
     if (is_read && !tensors().is_tensor(other)) found->second.others.push_back(tracked.ref);
-  }
+  });
   for (auto& [type, guard] : by_type)
     if (guard.changed.size() + guard.others.size() > 1) result.distinct.push_back(std::move(guard));
 }

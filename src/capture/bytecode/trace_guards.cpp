@@ -1,4 +1,7 @@
 // What a run depended on, so that a cached call can ask for it.
+#include <algorithm>
+
+#include "capture/bytecode/same_value.h"
 #include "capture/bytecode/trace.h"
 
 namespace smelt::bytecode {
@@ -39,7 +42,11 @@ void Trace::guard(Ref ref, uint16_t bits, bool truth) {
     return;  // its type is part of the program
   }
   const NodeKind kind = nodes_[ref].kind;
-  if (kind == NodeKind::tensor || kind == NodeKind::result || kind == NodeKind::constant) return;
+  if (kind == NodeKind::tensor || kind == NodeKind::result) return;
+  // The object is always the same one, but what is in it may change.
+  const bool asks_contents = (bits & (kGuardLength | kGuardTruth)) != 0;
+  if (kind == NodeKind::constant && (!asks_contents || is_constant(nodes_[ref].object.get())))
+    return;
   guards_.push_back({ref, bits, truth});
 }
 
@@ -104,6 +111,17 @@ void Trace::guard_alias(Value a, Value b, bool same) {
   const Ref first = value(a.object, a.ref).ref, second = value(b.object, b.ref).ref;
   if (is_path(first) && is_path(second) && first != second)
     aliases_.push_back({first, second, same});
+}
+
+bool Trace::has_read(PyObject* function, PyObject* arguments) const {
+  return std::ranges::any_of(readings_, [&](const Reading& known) {
+    return known.function.get() == function && same_value(known.arguments.get(), arguments);
+  });
+}
+
+void Trace::guard_reading(PyObject* function, PyObject* arguments, PyObject* value) {
+  if (!active() || has_read(function, arguments)) return;
+  readings_.push_back({Object::share(function), Object::share(arguments), Object::share(value)});
 }
 
 void Trace::use(Value v) {

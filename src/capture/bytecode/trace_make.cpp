@@ -177,7 +177,7 @@ void Trace::own(Value container) {
       stop(BreakReason::mutation, "a set of objects");
       return;
     }
-    nodes_[ref].keys = Object::steal(PySequence_Tuple(object));
+    nodes_[ref].keys = elements_of(object);
     guard(ref, kGuardType | kGuardSet);
   } else if (PyDict_Check(object)) {
     use_elements(container);

@@ -16,6 +16,16 @@ Object keys_of(PyObject* dict) {
   return Object::steal(PyList_AsTuple(list.get()));
 }
 
+Object elements_of(PyObject* set) {
+  Object elements = Object::steal(PyTuple_New(PySet_GET_SIZE(set)));
+  PyObject* element;
+  Py_hash_t hash;
+  Py_ssize_t at = 0;
+  for (Py_ssize_t i = 0; _PySet_NextEntry(set, &at, &element, &hash); ++i)
+    PyTuple_SET_ITEM(elements.get(), i, Py_NewRef(element));
+  return elements;
+}
+
 size_t PathHash::operator()(const PathKey& key) const {
   size_t hash = std::hash<void*>()(key.key);
   hash = hash * 31 + key.parent;

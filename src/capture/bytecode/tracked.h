@@ -14,6 +14,8 @@ namespace smelt::bytecode {
 int64_t length_of(PyObject* object);
 // A tuple of the keys, in order.
 Object keys_of(PyObject* dict);
+// A tuple of the elements, whatever __len__ and __iter__ a subclass has.
+Object elements_of(PyObject* set);
 
 // What a trace keeps about one object.
 struct Tracked {
@@ -42,7 +44,7 @@ struct GuardEntry {
 
 // How far each part of the account is.
 struct Position {
-  size_t steps = 0, log = 0, guards = 0, absent = 0, lookups = 0, aliases = 0;
+  size_t steps = 0, log = 0, guards = 0, absent = 0, lookups = 0, aliases = 0, readings = 0;
 };
 
 // How an iterator is made again that is alive where the trace ends: over a container, which has

@@ -209,6 +209,9 @@ class OpLog {
   bool is_whole(LogValue value) const;
   // all() that is true, or any() that is not.
   bool is_check(LogValue value, bool truth) const;
+  // Made of numbers of the program text and of sizes alone, by ops that give the same each time:
+  // what is in it is no matter of the inputs.
+  bool is_fixed(LogValue value) const;
   // The log holds for runs in which the number is true, or is not.
   void expect(ScalarId number, const c10::Scalar& seen, bool truth);
 

@@ -40,10 +40,12 @@ struct Scope {
 
 // How an access moves with the vector dimension.
 struct Access {
-  enum class Walk : uint8_t { uniform, contiguous, strided, scattered };
+  enum class Walk : uint8_t { uniform, contiguous, strided, rows, scattered };
   Walk walk = Walk::uniform;
   Value* pointer = nullptr;  // of the first lane of the first pack (scattered: without `offsets`)
-  Value* stride = nullptr;   // strided: in elements
+  Value* stride = nullptr;   // strided, rows: in elements
+  int row = 0;               // rows: lanes of one
+  bool along = false;        // rows: its elements are neighbours, or all the same
   Parts offsets;             // scattered: in elements, per pack
 };
 
@@ -158,6 +160,10 @@ class Emitter {
   Value* buffer_pointer(int32_t slot);
   Value* pack_pointer(const Access& access, llvm::Type* element, int pack);
   Value* lane_offsets(const Access& access, int pack);
+  bool walks_rows(const Inst& inst, Access& access);
+  Value* row_pointer(const Access& access, llvm::Type* element, int pack, int row);
+  Value* load_rows(const Access& access, llvm::Type* element, int pack);
+  void store_rows(const Access& access, llvm::Type* element, int pack, Value* value);
   Parts emit_load(Val value);
   Value* load_part(const Inst& inst, const Access& access, int pack);
   void emit_store(const Inst& inst);

@@ -1,0 +1,96 @@
+"""Mapping proxies (Cls.__dict__, Enum.__members__, types.MappingProxyType): what they show may change."""
+import enum
+import types
+
+import pytest
+import torch
+
+import smelt
+
+X = torch.arange(3.0)
+
+
+class Table:
+    x = 1
+
+    def total(self):
+        return sum(value for name, value in type(self).__dict__.items() if name.startswith('n_'))
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+CONTENTS = {'a': 1, 'b': 2}
+SHOWN = types.MappingProxyType(CONTENTS)
+
+READS = {
+    'class item': lambda t: t + Table.__dict__['x'],
+    'class get': lambda t: t + Table.__dict__.get('x', 0) + Table.__dict__.get('missing', 7),
+    'class contains': lambda t: t + (1 if 'added' in Table.__dict__ else 0),
+    'class length': lambda t: t + len(Table.__dict__),
+    'class keys': lambda t: t + sum(name.startswith('n_') for name in Table.__dict__),
+    'twice': lambda t: t + Table.__dict__['x'] + Table.__dict__['x'],
+    'of an instance': lambda t: t + Table().total(),
+    'item': lambda t: t + SHOWN['a'],
+    'get': lambda t: t + SHOWN.get('c', 5),
+    'contains': lambda t: t + ('c' in SHOWN),
+    'length': lambda t: t + len(SHOWN),
+    'values': lambda t: t + sum(SHOWN.values()),
+    'items': lambda t: t + sum(value for _, value in SHOWN.items()),
+    'iteration': lambda t: t + len([key for key in SHOWN]),
+    'as a dict': lambda t: t + dict(SHOWN)['a'] + {**SHOWN}['b'],
+    'copy': lambda t: t + SHOWN.copy()['a'],
+    'members': lambda t: t + len(Color.__members__) + Color.__members__['RED'].value,
+}
+
+
+@pytest.fixture(autouse=True)
+def contents():
+    before = dict(CONTENTS)
+    yield
+    CONTENTS.clear()
+    CONTENTS.update(before)
+    for name in [name for name in vars(Table) if name == 'added' or name.startswith('n_')]:
+        delattr(Table, name)
+    Table.x = 1
+
+
+@pytest.mark.parametrize('name', READS)
+def test_changes_are_seen(name):
+    function = READS[name]
+    compiled = smelt.compile(function, fullgraph=True)
+    for step in range(4):
+        for _ in range(2):
+            torch.testing.assert_close(compiled(X), function(X))
+        Table.x += 10
+        CONTENTS['a'] += 5
+        if step == 1:
+            Table.added = Table.n_added = 3
+            CONTENTS['c'] = 4
+    assert smelt.stats()['graph_breaks'] == 0
+
+
+def test_another_proxy():
+    def function(t):
+        return t + SHOWN['a']
+
+    compiled = smelt.compile(function)
+    assert compiled(X)[0] == 1
+    shown = SHOWN
+    try:
+        globals()['SHOWN'] = types.MappingProxyType({'a': 100})
+        assert compiled(X)[0] == 100
+    finally:
+        globals()['SHOWN'] = shown
+    assert compiled(X)[0] == 1
+
+
+def test_the_proxy_itself_is_given():
+    compiled = smelt.compile(lambda t: (t + 1, Table.__dict__, SHOWN, repr(SHOWN)))
+    for _ in range(3):
+        _, of_class, shown, text = compiled(X)
+        assert type(of_class) is types.MappingProxyType and of_class['x'] == 1
+        assert shown is SHOWN
+        assert text == repr(SHOWN)

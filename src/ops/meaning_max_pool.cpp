@@ -137,7 +137,7 @@ std::vector<int64_t> place_strides(const Windows& windows) {
 bool max_pool_places(DecomposeQuery& q, const Windows& windows) {
   const std::vector<int64_t> strides = place_strides(windows);
   const auto rank = static_cast<int>(windows.size());
-  // Torch's kernel for cubes whose channels come last does.
+  // As torch's kernel for cubes whose channels come last does, where it finds nothing greater.
   const bool forgets_depth = rank == 3 && !is_contiguous(q.result());
   Term start{}, inside{}, most{};
   for (int d = 0; d < rank; ++d) {
@@ -152,6 +152,10 @@ bool max_pool_places(DecomposeQuery& q, const Windows& windows) {
     const Term element = at_offset(q, windows, offset);
     if (most.q == nullptr) {
       most = element;
+      if (!forgets_depth) return;
+      const double nothing = -std::numeric_limits<double>::infinity();
+      const Term found = write(q, "aten::ne.Scalar", {element.ref(), nothing});
+      behind = write(q, "aten::where.ScalarSelf", {found.ref(), 0.0, behind.ref()});
       return;
     }
     const Term more = write(q, "aten::gt.Tensor", {element.ref(), most.ref()});

@@ -34,8 +34,8 @@ def stats():
 
     Of smelt.compile: frames (calls of compiled functions), segments (pieces compiled), graph_breaks, recompiles,
     cache_hits, compile_seconds. Of graphs: graphs, refusals, nodes (ops written down), runs, ops_native, ops_fallback,
-    kernels (made of native ops), shapes_row / shapes_meta / shapes_probe (where result types came from), record_ns
-    and compile_ns.
+    kernels (made of native ops), arena_buffers (results with a place in their program's arena), arena_copies,
+    shapes_row / shapes_meta / shapes_probe (where result types came from), record_ns and compile_ns.
     """
     counters = _native.counters()
     for name in ('frames', 'segments', 'graph_breaks', 'recompiles', 'cache_hits'):

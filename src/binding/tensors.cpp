@@ -2,6 +2,7 @@
 #include "binding/tensors.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
@@ -287,7 +288,10 @@ class Log final : public TensorLog {
   bool is_dynamic(LogValue value) const override { return log_.values()[value].dynamic; }
   bool is_single(LogValue value) const override { return log_.is_single(value); }
   bool is_whole(LogValue value) const override { return log_.is_whole(value); }
-  bool makes_gradients() const override { return at::GradMode::is_enabled(); }
+  bool is_fixed(LogValue value) const override { return log_.is_fixed(value); }
+  bool has_saved_hooks() const override {
+    return at::GradMode::is_enabled() && at::SavedTensorDefaultHooks::get_hooks().has_value();
+  }
   size_t position() const override { return log_.items().size(); }
   void rewind(size_t position) override { log_.rewind(position); }
 
@@ -452,8 +456,11 @@ class Log final : public TensorLog {
       since_check_ = 0;
     }
     if (log_.numbers() != taken_numbers_) {  // C code has read it
+      const bool are_fixed = std::ranges::all_of(log_.items(), [&](const LogItem& item) {
+        return item.number < taken_numbers_ || log_.is_fixed(item.slots.at(0).values.at(0));
+      });
       taken_numbers_ = log_.numbers();
-      log_.give_up(OpTrouble::Kind::data_dependent, "item(), by C code");
+      if (!are_fixed) log_.give_up(OpTrouble::Kind::data_dependent, "item(), by C code");
     }
     const std::optional<OpTrouble> trouble = log_.take_trouble();
     if (!trouble) return std::nullopt;

@@ -48,9 +48,14 @@ Number item_of(const at::Tensor& tensor) {
   }
 }
 
-// A number in a register: as it is, and as its bytes for kernels that read it.
-struct NumberCell {
-  bool is_set = false;
+// What is in a register other than a tensor. A number: as it is, and as its bytes for kernels that
+// read it. Or a place in the arena: kernels need no tensor around it.
+struct Cell {
+  std::byte* place = nullptr;
+  const LinkedStep::Dense* dense = nullptr;  // of what lies there
+  const TensorType* type = nullptr;
+
+  bool is_number = false;
   Number value = false;
   union {
     double real;
@@ -59,7 +64,7 @@ struct NumberCell {
   };
 
   void set(const Number& number) {
-    is_set = true;
+    is_number = true;
     value = number;
     if (is_float(number))
       real = std::get<double>(number);
@@ -78,15 +83,19 @@ class AtenMachine final : public Machine {
       : linked_(linked),
         symbols_(std::move(symbols)),
         registers_(linked.program().registers),
-        numbers_(linked.program().registers) {}
+        cells_(linked.program().registers),
+        plan_(linked.plans_.plan_for(linked.program().arena, symbols_)),
+        arena_(plan_ ? plan_->bytes : 0) {}
 
   void set(Register reg, at::Tensor tensor) { registers_[reg] = std::move(tensor); }
-  void set_number(Register reg, const Number& number) { numbers_[reg].set(number); }
-  // Of a number that an op wants as a tensor it is made now.
+  void set_number(Register reg, const Number& number) { cells_[reg].set(number); }
+  // Of a number or a place that an op wants as a tensor it is made now.
   at::Tensor& operator[](Register reg) {
-    if (numbers_[reg].is_set && !registers_[reg].defined())
-      registers_[reg] = number_as_tensor(to_scalar(numbers_[reg].value));
-    return registers_[reg];
+    at::Tensor& tensor = registers_[reg];
+    if (tensor.defined()) return tensor;
+    if (cells_[reg].is_number) tensor = number_as_tensor(to_scalar(cells_[reg].value));
+    if (cells_[reg].place) tensor = tensor_at(cells_[reg]);
+    return tensor;
   }
 
   void execute(size_t index) override {
@@ -107,8 +116,11 @@ class AtenMachine final : public Machine {
   bool has_changed() const { return has_changed_; }
 
   void release(Register reg) override {
+    Cell& cell = cells_[reg];
+    if (cell.place && registers_[reg].defined()) ArenaMemory::leave(registers_[reg]);
     registers_[reg].reset();
-    numbers_[reg].is_set = false;
+    cell.place = nullptr;
+    cell.is_number = false;
   }
 
  private:
@@ -157,12 +169,26 @@ class AtenMachine final : public Machine {
     return to_ivalue(plain.args[arg + skip], op_info(*step.op).arg_types[arg], reader);
   }
 
-  at::Tensor allocate(const LinkedStep::Dense& dense, const TensorType& type) const {
-    if (dense.known) return at::detail::empty_strided_cpu(dense.sizes, dense.strides, dense.dtype);
+  // make(sizes, strides, dtype)
+  template <class Make>
+  at::Tensor with_sizes(const LinkedStep::Dense& dense, const TensorType& type,
+                        const Make& make) const {
+    if (dense.known) return make(dense.sizes, dense.strides, dense.dtype);
     std::vector<int64_t> sizes, strides;
     for (const Size& size : type.sizes) sizes.push_back(size.evaluate(symbols_));
     for (const Size& stride : type.strides) strides.push_back(stride.evaluate(symbols_));
-    return at::detail::empty_strided_cpu(sizes, strides, dense.dtype);
+    return make(sizes, strides, dense.dtype);
+  }
+  at::Tensor allocate(const LinkedStep::Dense& dense, const TensorType& type) const {
+    return with_sizes(dense, type, [](const auto& sizes, const auto& strides, auto dtype) {
+      return at::detail::empty_strided_cpu(sizes, strides, dtype);
+    });
+  }
+  at::Tensor tensor_at(const Cell& cell) const {
+    return with_sizes(*cell.dense, *cell.type,
+                      [&](const auto& sizes, const auto& strides, auto dtype) {
+                        return arena_.tensor(cell.place, sizes, strides, dtype);
+                      });
   }
 
   // Nobody else holds the tensor or its memory, and that comes from PyTorch's allocator: what an op
@@ -180,26 +206,50 @@ class AtenMachine final : public Machine {
   void make_view(const LinkedStep& step, size_t index) {
     const Register result = linked_.program().steps[index].results[0];
     if (result < 0) return;
-    const at::Tensor& shown = (*this)[step.targets[0]];
     const LinkedStep::Dense& dense = step.made[0];
+    if (std::byte* const place = cells_[step.targets[0]].place) {
+      const auto offset = step.offset * static_cast<int64_t>(c10::elementSize(dense.dtype));
+      put(result, place + offset, dense, linked_.program().steps[index].types[0]);
+      return;
+    }
+    const at::Tensor& shown = (*this)[step.targets[0]];
     registers_[result] = at::native::as_strided_tensorimpl(shown, dense.sizes, dense.strides,
                                                            shown.storage_offset() + step.offset);
   }
 
-  // `base`: what it begins as, unless null. Its memory is the only one that such a result may take.
-  at::Tensor& make_result(const LinkedStep& step, const Step& plain, size_t i,
-                          const at::Tensor* base) {
-    at::Tensor& result = registers_[plain.results[i]];
-    const Register into = plain.into[i], reuse = plain.reuse[i];
+  void put(Register reg, std::byte* place, const LinkedStep::Dense& dense, const TensorType& type) {
+    cells_[reg].place = place;
+    cells_[reg].dense = &dense;
+    cells_[reg].type = &type;
+  }
+
+  // The place of a result in the arena, if it has one.
+  std::byte* place_of(const Step& plain, size_t i) const {
+    if (!plan_ || plain.arena[i] < 0) return nullptr;
+    const int64_t offset = plan_->offsets[plain.arena[i]];
+    return offset < 0 ? nullptr : arena_.at(offset);
+  }
+
+  // The memory of a result. `base`: the register of what it begins as, -1 for none. The memory of
+  // that is the only one that such a result may take.
+  void* make_result(const LinkedStep& step, const Step& plain, size_t i, Register base) {
+    const Register reg = plain.results[i], into = plain.into[i], reuse = plain.reuse[i];
+    at::Tensor& result = registers_[reg];
+    if (std::byte* const place = place_of(plain, i)) {
+      const bool taken_over = reuse >= 0 && cells_[reuse].place == place;
+      put(reg, place, step.made[i], plain.types[i]);
+      if (base >= 0 && !taken_over) (*this)[reg].copy_((*this)[base]);
+      return place;
+    }
     if (into >= 0) {
       result = registers_[into];
     } else if (reuse >= 0 && is_ours(registers_[reuse])) {
       result = in_memory_of(registers_[reuse], step.made[i]);  // it is released after this step
     } else {
       result = allocate(step.made[i], plain.types[i]);
-      if (base) result.copy_(*base);
+      if (base >= 0) result.copy_((*this)[base]);
     }
-    return result;
+    return result.mutable_data_ptr();
   }
 
   static bool takes_argument(KernelCode::Buffer kind) {
@@ -217,10 +267,9 @@ class AtenMachine final : public Machine {
       const KernelCode::Buffer kind = kernel.buffers[i];
       const Register argument = takes_argument(kind) ? step.targets[read++] : -1;
       if (kind == KernelCode::Buffer::input || kind == KernelCode::Buffer::scratch) continue;
-      const at::Tensor* base = argument < 0 ? nullptr : &(*this)[argument];
-      at::Tensor& result = make_result(step, plain, made++, base);
-      if (kind == KernelCode::Buffer::zeroed) result.zero_();
-      pointers_[first + i] = result.mutable_data_ptr();
+      const size_t result = made++;
+      pointers_[first + i] = make_result(step, plain, result, argument);
+      if (kind == KernelCode::Buffer::zeroed) (*this)[plain.results[result]].zero_();
     }
     read = 0;
     for (size_t i = 0; i < kernel.buffers.size(); ++i) {
@@ -235,7 +284,8 @@ class AtenMachine final : public Machine {
 
   // What a kernel reads.
   void* address_of(Register reg) {
-    if (numbers_[reg].is_set) return &numbers_[reg].whole;
+    if (cells_[reg].place) return cells_[reg].place;
+    if (cells_[reg].is_number) return &cells_[reg].whole;
     return const_cast<void*>(registers_[reg].const_data_ptr());
   }
 
@@ -262,9 +312,13 @@ class AtenMachine final : public Machine {
   }
 
   void call(const LinkedStep& step, size_t index) {
-    fill_stack(step);
     const Step& plain = linked_.program().steps[index];
-    if (plain.visible) {  // the caller's tensor and this view of it must know each other
+    const bool in_place = step.in_place_op && is_ours(registers_[plain.reuse[0]]);
+    fill_stack(step);
+    if (in_place) {
+      std::rotate(stack_.begin(), stack_.begin() + plain.taken, stack_.begin() + plain.taken + 1);
+      step.in_place_op->callBoxed(&stack_);
+    } else if (plain.visible) {  // the caller's tensor and this view of it must know each other
       c10::impl::ForceDispatchKeyGuard outside(outside_);
       step.op->callBoxed(&stack_);
     } else if (plain.grad) {
@@ -277,7 +331,7 @@ class AtenMachine final : public Machine {
   }
 
   Number number_at(Register reg) const {
-    return numbers_[reg].is_set ? numbers_[reg].value : number_in(registers_[reg]);
+    return cells_[reg].is_number ? cells_[reg].value : number_in(registers_[reg]);
   }
 
   Number operand(const LinkedStep::Operand& operand) const {
@@ -399,7 +453,9 @@ class AtenMachine final : public Machine {
   const LinkedProgram& linked_;
   const std::vector<int64_t> symbols_;
   std::vector<at::Tensor> registers_;
-  std::vector<NumberCell> numbers_;  // by register: what is there is one
+  std::vector<Cell> cells_;                       // by register
+  const std::shared_ptr<const MemoryPlan> plan_;  // of the arena; null: none
+  const ArenaMemory arena_;
   Stack stack_;
   bool stores_ = false;          // a kernel that waits stores into a tensor of the caller's
   bool has_changed_ = false;     // one of the caller's tensors, or its gradient, is another one now

@@ -23,6 +23,16 @@ bool has_cpu_op(OpName name) {
   return handle && handle->hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
+bool onednn_takes(DType dtype) {
+  if (dtype != DType::f16 && dtype != DType::bf16) return dtype == DType::f32;
+  const auto handle = look_up(dtype == DType::bf16 ? "mkldnn::_is_mkldnn_bf16_supported"
+                                                   : "mkldnn::_is_mkldnn_fp16_supported");
+  if (!handle) return false;
+  torch::jit::Stack stack;
+  handle->callBoxed(&stack);
+  return stack.size() == 1 && stack[0].isBool() && stack[0].toBool();
+}
+
 c10::OperatorHandle find_op(const std::string& name) {
   const auto handle = look_up(name);
   if (!handle) throw Error("this PyTorch has no op " + name + ", which the program calls");

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "base/dtype.h"
 #include "graph/op_name.h"
 
 namespace smelt {
@@ -12,6 +13,8 @@ namespace smelt {
 // May passes write calls of the op: is it here, for tensors on the CPU, and its library not
 // switched off?
 bool has_cpu_op(OpName name);
+// Does oneDNN compute with elements of this type on this machine?
+bool onednn_takes(DType dtype);
 // An Error if this PyTorch has none of that name.
 c10::OperatorHandle find_op(const std::string& name);
 

@@ -132,7 +132,7 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     Decision decision = can_record(log, inputs, outputs);
     if (decision && log_.has_grads() && !tracked) decision = can_step(log, inputs, outputs);
     if (decision && tracked) decision = can_train(log, inputs, outputs, want);
-    if (decision && tracked && !numbers.empty())
+    if (decision && tracked && !(wanted_numbers.empty() && log_.computes_without_numbers()))
       decision = Decision::forbid("its results take part in autograd, and a number is read");
     if (decision && want == Want::fastest && !tracked && !log_.has_backward())
       decision = graph_is_faster(log, log_);
@@ -303,15 +303,28 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
   }
 }
 
+std::optional<std::vector<at::Tensor>> GraphProgram::run_training(
+    const std::vector<at::Tensor>& inputs, std::span<const c10::Scalar> scalars) const {
+  if (!clears_only_) return training_->run(inputs, scalars);
+  std::vector<std::pair<at::Tensor, at::Tensor>> dropped;
+  for (size_t i : log_.cleared_first()) {
+    if (log_.expects()) dropped.emplace_back(inputs[i], inputs[i].grad());
+    inputs[i].mutable_grad().reset();
+  }
+  try {
+    return training_->run(inputs, scalars);
+  } catch (const Mispredicted&) {
+    for (const auto& [owner, grad] : dropped) owner.mutable_grad() = grad;
+    throw;
+  }
+}
+
 std::vector<at::Tensor> GraphProgram::run(std::vector<at::Tensor> inputs,
                                           std::span<const c10::Scalar> scalars) const {
   LinkedProgram::forget_changes();
   if (staged_) return staged_->run(std::move(inputs), scalars);
-  if (training_) {
-    if (clears_only_)
-      for (size_t i : log_.cleared_first()) inputs[i].mutable_grad().reset();
-    if (auto outputs = training_->run(inputs, scalars)) return std::move(*outputs);
-  }
+  if (training_)
+    if (auto outputs = run_training(inputs, scalars)) return std::move(*outputs);
   if (graph_) {
     if (auto outputs = run_graph(inputs, scalars)) return std::move(*outputs);
   }

@@ -66,6 +66,8 @@ class GraphProgram {
   void record(const OpLog& log, std::span<const LogValue> inputs, const CompileOptions& options);
   std::optional<std::vector<at::Tensor>> run_graph(std::vector<at::Tensor> inputs,
                                                    std::span<const c10::Scalar> scalars) const;
+  std::optional<std::vector<at::Tensor>> run_training(const std::vector<at::Tensor>& inputs,
+                                                      std::span<const c10::Scalar> scalars) const;
   void train(const OpLog& log, std::span<const LogValue> inputs, std::span<const LogValue> outputs,
              const CompileOptions& options);
 

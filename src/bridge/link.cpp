@@ -97,7 +97,7 @@ bool links_as_view(const Step& step, LinkedStep& linked) {
   for (const Arg& arg : step.args)
     each_ref(arg, [&](Ref ref) { linked.targets.push_back(ref.id); });
   linked.kind = LinkedStep::Kind::view;
-  return linked.made[0].known && linked.targets.size() == 1;
+  return true;
 }
 
 LinkedStep link_number(const Step& step) {
@@ -159,6 +159,7 @@ LinkedStep link_step(const Step& step, const std::vector<c10::IValue>& opaque) {
     link_call(linked, std::span(step.args).subspan(1), effects::mutated_op(name).str(), opaque);
   } else {
     link_call(linked, step.args, step.op, opaque);
+    if (!step.in_place_op.empty()) linked.in_place_op = find_op(step.in_place_op);
   }
   return linked;
 }
@@ -171,7 +172,7 @@ bool LinkedProgram::check_types = [] {
 }();
 
 LinkedProgram::LinkedProgram(Program program, std::vector<c10::IValue> opaque)
-    : program_(std::move(program)), opaque_(std::move(opaque)) {
+    : program_(std::move(program)), opaque_(std::move(opaque)), plans_(program_.arena) {
   steps_.reserve(program_.steps.size());
   for (const Step& step : program_.steps) {
     steps_.push_back(link_step(step, opaque_));

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "bridge/arena_memory.h"
 #include "runtime/executor.h"
 #include "runtime/program.h"
 
@@ -70,6 +71,7 @@ struct LinkedStep {
   std::vector<size_t> symbolic;   // arguments to convert anew with the run's sizes
   std::vector<Register> targets;  // of the effect steps: registers of their tensor arguments
   std::vector<size_t> mutated;    // of a mutator: positions of the arguments it changes
+  std::optional<c10::OperatorHandle> in_place_op;  // as Step has it
   // The op is not PyTorch's own: nothing says whether its result shapes depend on contents.
   bool checked = false;
   c10::IValue generator;  // of the rng steps
@@ -109,6 +111,7 @@ class LinkedProgram {
   Program program_;
   std::vector<c10::IValue> opaque_;
   std::vector<LinkedStep> steps_;
+  ArenaPlans plans_;
   std::vector<Register> in_place_;  // of inputs that kernels store results into
 };
 

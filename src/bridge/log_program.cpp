@@ -307,6 +307,14 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
   }
 }
 
+bool LogProgram::computes_without_numbers() const {
+  return std::ranges::all_of(steps_, [&](const Step& step) {
+    return step.is_expectation || std::ranges::all_of(step.scalars, [&](const ScalarUse& use) {
+             return use.index < scalars_.size();
+           });
+  });
+}
+
 namespace {
 
 // A number that does not fit the type it is converted to, a division by 0. As a tensor beside

@@ -67,6 +67,8 @@ class LogProgram {
   bool has_hooks() const { return has_hooks_; }
   // A run for which something does not hold is none: Mispredicted.
   bool expects() const { return expects_; }
+  // No op takes a number that the program reads or computes itself: such are looked at, at most.
+  bool computes_without_numbers() const;
   // Inputs that only ops change which say nothing of it (quiet_writes.h).
   const std::vector<size_t>& quietly_written() const { return quietly_written_; }
   // Inputs whose gradients are set or dropped.

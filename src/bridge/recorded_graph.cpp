@@ -43,6 +43,7 @@ RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
     return evaluate_node(in, node, recorded.opaque);
   };
   options.passes.has_op = has_cpu_op;
+  options.passes.onednn_takes = onednn_takes;
   if (captured.empty()) options.passes.frozen = frozen_inputs(graph, options.frozen);
   Program lowered = compile(graph, std::move(options), record);
   for (const Step& step : lowered.steps)

@@ -102,14 +102,15 @@ StagedProgram::StagedProgram(const OpLog& log, const std::vector<bool>& live,
                                     : GraphProgram::Want::fastest;
     const std::unique_ptr<const OpLog> part = log.part(plan.first, plan.last, plan.given);
     Stage stage;
-    stage.program = std::make_unique<const GraphProgram>(*part,
-                                                         LogProgram::Interface{plan.inputs,
-                                                                               plan.outputs,
-                                                                               interface.scalars,
-                                                                               interface.examples,
-                                                                               interface.numbers,
-                                                                               {}},
-                                                         want, unfrozen, /*is_stage=*/true);
+    stage.program = std::make_unique<const GraphProgram>(
+        *part,
+        LogProgram::Interface{plan.inputs,
+                              plan.outputs,
+                              interface.scalars,
+                              interface.examples,
+                              s == 0 ? interface.numbers : std::span<const NumberStep>(),
+                              {}},
+        want, unfrozen, /*is_stage=*/true);
     for (LogValue value : plan.inputs) stage.inputs.push_back(place.at(value));
     for (LogValue value : plan.released) stage.last.push_back(place.at(value));
     for (LogValue value : plan.outputs) {

@@ -66,9 +66,16 @@ class DependentOutputs {
   size_t ready_at(LogValue output) const {
     const LoggedTensor& known = log_.values()[output];
     size_t ready = known.item + 1;
-    for (size_t i = ready; i < log_.items().size(); ++i)
-      for (LogValue written : log_.items()[i].written)
+    for (size_t i = ready; i < log_.items().size(); ++i) {
+      const LogItem& item = log_.items()[i];
+      for (LogValue written : item.written)
         if (log_.values()[written].memory == known.memory) ready = i + 1;
+      // A leaf by requires_grad_(): a stage that took it as an input would set nothing.
+      if (item.op == &require_grad_op())
+        each_argument(item, [&](LogValue value) {
+          if (value == output) ready = i + 1;
+        });
+    }
     return ready;
   }
 
@@ -111,6 +118,7 @@ class DependentOutputs {
 // Of a long way some are looked at.
 std::optional<size_t> cheapest(const Lifetimes& lifetimes, Interval interval) {
   constexpr size_t kLooks = 64;
+  if (interval.first > interval.last) return std::nullopt;
   std::optional<size_t> best;
   Lifetimes::Cost least;
   const size_t step = (interval.last - interval.first) / kLooks + 1;
@@ -133,6 +141,15 @@ bool writes_constant(const OpLog& log) {
       return std::ranges::find(memories, log.values()[value].memory) != memories.end();
     });
   });
+}
+
+// What the log expects is checked by the first stage, before anything is changed.
+size_t behind_numbers(const OpLog& log, const std::vector<bool>& live) {
+  size_t behind = 0;
+  for (size_t i = 0; i < log.items().size(); ++i)
+    if (live[i] && (log.items()[i].number >= 0 || log.items()[i].op == &expect_op()))
+      behind = i + 1;
+  return behind;
 }
 
 }  // namespace
@@ -180,17 +197,19 @@ StageStarts find_stages(const OpLog& log, const std::vector<bool>& live,
     return starts;
   }
   const Lifetimes lifetimes(log, live);
+  const size_t settled = behind_numbers(log, live);
   // In the order of their ends: one start serves all that begin before the first end.
   for (size_t i = 0; i < intervals.size();) {
     Interval shared = intervals[i];
+    shared.first = std::max(shared.first, settled);
     size_t next = i + 1;
     for (; next < intervals.size() && intervals[next].first <= shared.last; ++next)
       shared.first = std::max(shared.first, intervals[next].first);
     const std::optional<size_t> start = cheapest(lifetimes, shared);
     if (!start) {
       starts.possible = Decision::forbid(
-          "outputs are computed from each other, and of shapes that "
-          "depend on contents");
+          "outputs are computed from each other, with shapes that depend on contents or numbers "
+          "that are read in between");
       return starts;
     }
     starts.positions.push_back(*start);

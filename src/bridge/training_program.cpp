@@ -43,14 +43,15 @@ std::vector<size_t> written_inputs(const Graph& graph) {
   return written;
 }
 
-// By value: do the outputs depend on it? Effects are no outputs.
+// By value: do the outputs depend on it, or what a run expects? Other effects are no outputs.
 std::vector<bool> values_of_outputs(const Graph& graph) {
   std::vector<bool> needed(graph.values.size());
   for (ValueId output : graph.outputs)
     if (output >= 0) needed[output] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
-    if (std::ranges::none_of(node.results, [&](ValueId v) { return v >= 0 && needed[v]; }))
+    if (!numbers::is_check(node.op) &&
+        std::ranges::none_of(node.results, [&](ValueId v) { return v >= 0 && needed[v]; }))
       continue;
     for (const Arg& arg : node.args)
       each_ref(arg, [&](Ref ref) {
@@ -218,6 +219,7 @@ std::optional<std::vector<at::Tensor>> TrainingProgram::run(
     return std::nullopt;
   } catch (const Mispredicted&) {
     states.restore();
+    if (log_.expects()) throw;  // most likely it is that
     return std::nullopt;
   } catch (...) {
     states.restore();

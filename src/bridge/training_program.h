@@ -31,7 +31,8 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
   TrainingProgram(const OpLog& log, const LogProgram& program, std::span<const LogValue> inputs,
                   std::span<const LogValue> outputs, const CompileOptions& options);
 
-  // Nothing if the log has to run instead; nothing is changed then. Thread-safe.
+  // Nothing if the log has to run instead; nothing is changed then, nor by Mispredicted.
+  // Thread-safe.
   std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& inputs,
                                              std::span<const c10::Scalar> scalars = {}) const;
 

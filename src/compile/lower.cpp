@@ -4,6 +4,7 @@
 // itself (the Machine's tensors are counted), so a chain of views needs no care. Kernels that are
 // launched together release what they read together.
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <queue>
@@ -11,12 +12,14 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "compile/arena.h"
 #include "compile/batches.h"
 #include "compile/compile.h"
 #include "compile/in_place.h"
 #include "compile/peak_memory.h"
 #include "compile/reuse.h"
 #include "graph/alias.h"
+#include "ops/in_place_form.h"
 #include "passes/ownership.h"
 
 namespace smelt {
@@ -158,7 +161,10 @@ class Lowering {
       step.types.push_back(result >= 0 ? graph_.type(result) : TensorType());
     }
     if (position == 0 || batch_ends_[position - 1] < position) count_readers(position);
-    if (unit.kernel >= 0) plan_memory(position, step);
+    if (unit.kernel >= 0)
+      plan_memory(position, step);
+    else
+      plan_in_place(position, step);
     for (Arg& arg : step.args) {
       each_ref(arg, [&](Ref& ref) {
         const ValueId value = ref.id;
@@ -175,6 +181,12 @@ class Lowering {
     program_.steps.push_back(std::move(step));
   }
 
+  static int refs_in(const Node& node) {
+    int count = 0;
+    for (const Arg& arg : node.args) each_ref(arg, [&](Ref) { ++count; });
+    return count;
+  }
+
   std::optional<int64_t> view_offset(const Node& node) const {
     if (!node.traits.view || !node.traits.is_pure() || node.results.size() != 1)
       return std::nullopt;
@@ -182,6 +194,7 @@ class Lowering {
     const TensorType& from = graph_.type(shown);
     const TensorType& to = graph_.type(node.results[0]);
     if (from.dtype != to.dtype || from.conj != to.conj || from.neg != to.neg) return std::nullopt;
+    if (!all_known(to.sizes) || !all_known(to.strides) || refs_in(node) != 1) return std::nullopt;
     return (to.offset - from.offset).as_known();
   }
 
@@ -203,6 +216,18 @@ class Lowering {
     for (ValueId value : scheduled.buffers) placed.push_back(value >= 0 && in_place_[value] >= 0);
     for (const ValueId value : reusable_values(graph_, scheduled, dies, placed))
       step.reuse.push_back(value < 0 ? -1 : register_of_[value]);
+  }
+
+  // A call that can work in the memory of an argument does so if that dies here.
+  void plan_in_place(int position, Step& step) const {
+    const InPlaceForm* form = find_in_place_form(graph_.nodes[schedule_.order[position].node].op);
+    if (!form) return;
+    const ValueId taken = step.args[form->argument].get<Ref>().id;
+    if (last_reader_[taken] != position || std::ranges::count(accesses_[position].reads, taken) > 1)
+      return;
+    step.reuse = {register_of_[taken]};
+    step.in_place_op = form->op.str();
+    step.taken = form->argument;
   }
 
   const Graph& graph_;
@@ -231,6 +256,7 @@ Program lower(const Graph& graph, bool release_inputs) {
 Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelCode> kernels,
               bool release_inputs) {
   Program program = Lowering(graph, schedule, release_inputs).run(std::move(kernels));
+  place_in_arena(graph, schedule, program);
   if (log_enabled(Log::memory)) log(Log::memory, describe_peak(graph, schedule, program));
   return program;
 }

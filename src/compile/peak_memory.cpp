@@ -1,90 +1,65 @@
 #include "compile/peak_memory.h"
 
-#include <utility>
+#include <algorithm>
 
-#include "graph/alias.h"
+#include "compile/blocks.h"
 
 namespace smelt {
 namespace {
 
-// A piece of memory that a step has taken.
-struct Block {
+struct Piece {
   int64_t bytes = 0;
+  int32_t first = 0, last = 0;
   std::string text;  // the type, and who made it
-  int holders = 0;   // registers
 };
 
-class Walk {
- public:
-  Walk(const Graph& graph, const Schedule& schedule, const Program& program)
-      : graph_(graph), schedule_(schedule), program_(program), block_of_(program.registers, -1) {
-    for (const Symbol& symbol : program.symbols.symbols()) hints_.push_back(symbol.hint);
-  }
+bool is_in_arena(const Program& program, const Block& block) {
+  const std::vector<int32_t>& arena = program.steps[block.made[0].step].arena;
+  if (arena.empty() || arena[block.made[0].result] < 0) return false;
+  const std::vector<int64_t>& offsets = program.arena.offsets;
+  return !offsets.empty() && offsets[arena[block.made[0].result]] >= 0;
+}
 
-  std::string run() {
-    for (size_t i = 0; i < program_.steps.size(); ++i) {
-      const Step& step = program_.steps[i];
-      for (size_t k = 0; k < step.results.size(); ++k)
-        if (step.results[k] >= 0) hold(step.results[k], block_for(i, k));
-      note_peak(step);
-      for (const Register reg : step.release) hold(reg, -1);
-    }
-    return text_;
+std::vector<Piece> pieces_of(const Program& program, const std::vector<Block>& blocks) {
+  std::vector<int64_t> hints;
+  for (const Symbol& symbol : program.symbols.symbols()) hints.push_back(symbol.hint);
+  std::vector<Piece> pieces;
+  if (program.arena.bytes > 0)
+    pieces.push_back({.bytes = program.arena.bytes,
+                      .first = 0,
+                      .last = static_cast<int32_t>(program.steps.size()),
+                      .text = "the arena"});
+  for (const Block& block : blocks) {
+    if (is_in_arena(program, block)) continue;
+    const TensorType& type = type_of(program, block);
+    pieces.push_back({.bytes = type.numel().evaluate(hints) * bytes_of(type.dtype),
+                      .first = block.first,
+                      .last = block.last,
+                      .text = type.str() + " of " + program.steps[block.made[0].step].op});
   }
-
- private:
-  void hold(Register reg, int block) {
-    if (block >= 0 && blocks_[block].holders++ == 0) live_ += blocks_[block].bytes;
-    const int old = std::exchange(block_of_[reg], block);
-    if (old >= 0 && --blocks_[old].holders == 0) live_ -= blocks_[old].bytes;
-  }
-
-  // The memory of a step's result; -1: a tensor of the caller's.
-  int block_for(size_t index, size_t result) {
-    const Step& step = program_.steps[index];
-    if (step.kernel >= 0) {
-      if (step.into[result] >= 0) return block_of_[step.into[result]];
-      if (step.reuse[result] >= 0 && block_of_[step.reuse[result]] >= 0)
-        return block_of_[step.reuse[result]];
-    } else if (const Node& node = graph_.nodes[schedule_.order[index].node]; node.traits.view) {
-      return shown_by(node, step);
-    }
-    const TensorType& type = step.types[result];
-    const int64_t bytes = type.numel().evaluate(hints_) * bytes_of(type.dtype);
-    blocks_.push_back({.bytes = bytes, .text = type.str() + " of " + step.op, .holders = 0});
-    return static_cast<int>(blocks_.size() - 1);
-  }
-
-  int shown_by(const Node& node, const Step& step) const {
-    const ValueId shown = viewed(node);
-    for (size_t i = 0; i < node.args.size(); ++i)
-      if (node.args[i].is<Ref>() && node.args[i].get<Ref>().id == shown)
-        return block_of_[step.args[i].get<Ref>().id];
-    return -1;
-  }
-
-  void note_peak(const Step& step) {
-    if (live_ <= peak_) return;
-    peak_ = live_;
-    text_ = std::to_string(live_) + " bytes at " + step.op + "\n";
-    for (const Block& block : blocks_)
-      if (block.holders > 0) text_ += "  " + std::to_string(block.bytes) + "  " + block.text + "\n";
-  }
-
-  const Graph& graph_;
-  const Schedule& schedule_;
-  const Program& program_;
-  std::vector<int64_t> hints_;
-  std::vector<Block> blocks_;
-  std::vector<int> block_of_;  // by register; -1: nothing of the program's
-  int64_t live_ = 0, peak_ = 0;
-  std::string text_ = "none\n";
-};
+  return pieces;
+}
 
 }  // namespace
 
 std::string describe_peak(const Graph& graph, const Schedule& schedule, const Program& program) {
-  return Walk(graph, schedule, program).run();
+  const std::vector<Piece> pieces = pieces_of(program, blocks_of(graph, schedule, program));
+  const auto is_held = [](const Piece& piece, size_t step) {
+    return piece.first <= static_cast<int32_t>(step) && static_cast<int32_t>(step) <= piece.last;
+  };
+  int64_t peak = 0;
+  size_t at = 0;
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    int64_t held = 0;
+    for (const Piece& piece : pieces) held += is_held(piece, i) ? piece.bytes : 0;
+    if (held > peak) at = i;
+    peak = std::max(peak, held);
+  }
+  if (peak == 0) return "none\n";
+  std::string text = std::to_string(peak) + " bytes at " + program.steps[at].op + "\n";
+  for (const Piece& piece : pieces)
+    if (is_held(piece, at)) text += "  " + std::to_string(piece.bytes) + "  " + piece.text + "\n";
+  return text;
 }
 
 }  // namespace smelt

@@ -7,10 +7,11 @@
 #include "ops/promotion.h"
 
 namespace smelt {
-namespace {
 
 ArgList list_of(const Dims& dims) { return {dims.begin(), dims.end()}; }
 ArgList list_of(const Sizes& sizes) { return {sizes.begin(), sizes.end()}; }
+
+namespace {
 
 Term reduced(Term a, std::string_view op, const Dims& dims, bool keepdim) {
   return write(*a.q, op, {a.ref(), list_of(dims), keepdim});

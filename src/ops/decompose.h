@@ -22,6 +22,8 @@ struct Term {
   Ref ref() const { return Ref{value}; }
 };
 using Dims = std::vector<int64_t>;
+ArgList list_of(const Dims& dims);
+ArgList list_of(const Sizes& sizes);
 
 Term write(DecomposeQuery& q, std::string_view op, std::vector<Arg> args);
 

@@ -60,6 +60,29 @@ bool mse_loss_backward(DecomposeQuery& q) {
   return true;
 }
 
+// soft_margin_loss(self, target, reduction): log(1 + exp(-target * x)); the kernels of f16 and bf16
+// round each step
+bool soft_margin(DecomposeQuery& q) {
+  const std::optional<DType> dtype = loss_dtype(q, {0, 1});
+  const std::optional<int64_t> reduction = reduction_at(q, 2);
+  if (!dtype || !reduction || takes(kHalves, q.result().dtype)) return false;
+  const Term power = exp(-argument_as(q, 1, *dtype) * argument_as(q, 0, *dtype));
+  give_reduced(q, write(q, "aten::log1p", {power.ref()}), *reduction);
+  return true;
+}
+
+// soft_margin_loss_backward(grad_output, self, target, reduction)
+bool soft_margin_backward(DecomposeQuery& q) {
+  const std::optional<DType> dtype = loss_dtype(q, {0, 1, 2});
+  const std::optional<int64_t> reduction = reduction_at(q, 3);
+  if (!dtype || !reduction || takes(kHalves, q.result().dtype)) return false;
+  const Term target = argument_as(q, 2, *dtype);
+  const Term power = exp(-target * argument_as(q, 1, *dtype));
+  const Term slope = scaled(target * power / (power + 1.0), -1, *reduction, q.type(1));
+  give(q, 0, slope * argument_as(q, 0, *dtype));
+  return true;
+}
+
 // smooth_l1_loss(self, target, reduction, beta), huber_loss(self, target, reduction, delta): a
 // parabola up to the bound, a straight line beyond
 template <bool huber>
@@ -180,6 +203,8 @@ const Meaning kMeanings[] = {
     {.name = "aten::mse_loss_backward", .decompose = mse_loss_backward},
     {.name = "aten::smooth_l1_loss", .decompose = smooth_loss<false>},
     {.name = "aten::smooth_l1_loss_backward", .decompose = smooth_loss_backward<false>},
+    {.name = "aten::soft_margin_loss", .decompose = soft_margin},
+    {.name = "aten::soft_margin_loss_backward", .decompose = soft_margin_backward},
 };
 
 }  // namespace

@@ -49,6 +49,18 @@ Term divided_by_freedom(Term squares, const Size& count, double correction) {
   return squares / std::max(0.0, static_cast<double>(count.known()) - correction);
 }
 
+// The sum of the squares of x - mean. Of equal numbers the mean may be rounded, but their variance
+// is exactly 0: the gradient of a deviation of 0 is 0, and next to it as large as any. (0 times
+// what is not finite is NaN, as it should be.)
+Term squared_distances(Term x, Term mean, const Dims& dims, bool keepdim) {
+  const Sizes sizes = x.type().sizes;
+  const Term squares = sum(square(x - along_rest(mean, sizes, dims)), dims, keepdim);
+  const Term greatest = along_rest(largest(x, dims, keepdim), sizes, dims);
+  const Term others = write(*x.q, "aten::ne.Tensor", {x.ref(), greatest.ref()});
+  const Term varies = write(*x.q, "aten::any.dims", {others.ref(), list_of(dims), keepdim});
+  return select(varies, squares, squares * 0.0);
+}
+
 // var, std (self, dim, correction, keepdim), alone or with the mean as the second result
 template <bool root>
 bool variance(DecomposeQuery& q) {
@@ -61,8 +73,7 @@ bool variance(DecomposeQuery& q) {
   const Term x = wide_argument(q, 0);
   const bool keepdim = q.boolean(3, false);
   const Term mean = sum(x, *dims, keepdim) / *count;
-  const Term centered = x - along_rest(mean, type.sizes, *dims);
-  const Term squares = sum(square(centered), *dims, keepdim);
+  const Term squares = squared_distances(x, mean, *dims, keepdim);
   const Term result = divided_by_freedom(squares, *count, q.number(2, 1.0));
   if (is_wanted(q, 0)) give(q, 0, root ? sqrt(result) : result);
   give(q, 1, mean);

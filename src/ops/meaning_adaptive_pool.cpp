@@ -12,20 +12,6 @@ namespace {
 
 // --- even windows ---
 
-// Windows whose sizes are all the same.
-std::optional<Windows> even_windows(const TensorType& input, const TensorType& output,
-                                    int spatial) {
-  Windows windows;
-  for (int d = 0; d < spatial; ++d) {
-    const auto from = input.sizes[input.rank() - spatial + d].as_known();
-    const auto to = output.sizes[output.rank() - spatial + d].as_known();
-    if (!from || !to || *to < 1 || *from % *to != 0) return std::nullopt;
-    const int64_t length = *from / *to;
-    windows.push_back({.kernel = length, .stride = length, .input = *from, .output = *to});
-  }
-  return windows;
-}
-
 // _adaptive_avg_pool*(self, output_size)
 template <int spatial>
 bool adaptive_average(DecomposeQuery& q) {

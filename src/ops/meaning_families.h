@@ -23,7 +23,8 @@ std::span<const Meaning> pad_meanings();      // pads, nearest upsampling, pixel
 std::span<const Meaning> pad_gradient_meanings();
 std::span<const Meaning> search_meanings();  // bucketize, searchsorted
 std::span<const Meaning> unfold_meanings();  // im2col, col2im
-std::span<const Meaning> pool_meanings();    // averages and maxima of windows
+std::span<const Meaning> pool_meanings();    // averages of windows
+std::span<const Meaning> max_pool_meanings();
 std::span<const Meaning> adaptive_pool_meanings();
 std::span<const Meaning> interpolate_meanings();  // linear, cubic
 std::span<const Meaning> interpolate_gradient_meanings();
@@ -34,6 +35,7 @@ std::span<const Meaning> reduce_meanings();   // sum, prod, amax, max, argmax, a
 std::span<const Meaning> norm_decompositions();  // layer and group norm
 std::span<const Meaning> batch_norm_decompositions();
 std::span<const Meaning> reduce_decompositions();  // means, variances, norms, pairs of extremes
+std::span<const Meaning> vector_decompositions();  // distances, cross products
 std::span<const Meaning> softmax_decompositions();
 std::span<const Meaning> loss_decompositions();
 std::span<const Meaning> class_loss_decompositions();

@@ -1,6 +1,7 @@
 // Gradients of mirrored and repeated pads: a pixel adds up the pixels it was read by, in the order
 // of the output.
 #include "ops/element.h"
+#include "ops/layout.h"
 #include "ops/meaning_families.h"
 #include "ops/windows.h"
 
@@ -99,6 +100,9 @@ Decision allows_gradient(const NodeReader& q) {
   if (readers > kMostReaders) return Decision::forbid("a large pad");
   if (form == Pad::reflects && loops::is_half(q.result().dtype))
     return Decision::forbid("pixels of two bytes");
+  const bool plain = q.result().strides == contiguous_strides(q.result().sizes);
+  if (pairs == 3 && !plain && loops::is_half(q.result().dtype))
+    return Decision::forbid("cubes whose channels come last");
   return Decision::allow();
 }
 
@@ -113,6 +117,7 @@ constexpr Meaning kRows[] = {
     gradient_of<Pad::reflects, 2>("aten::reflection_pad2d_backward"),
     gradient_of<Pad::repeats, 1>("aten::replication_pad1d_backward"),
     gradient_of<Pad::repeats, 2>("aten::replication_pad2d_backward"),
+    gradient_of<Pad::repeats, 3>("aten::replication_pad3d_backward"),
 };
 
 }  // namespace

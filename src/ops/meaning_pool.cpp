@@ -1,59 +1,14 @@
-// Pooling. A window that slides is written out, element by element; windows that lie side by side
-// are dimensions of a view, which is reduced.
+// Averages of windows. A window that slides is written out, element by element; windows that lie
+// side by side are dimensions of a view, which is reduced.
 #include <algorithm>
-#include <limits>
 
 #include "ops/decompose.h"
 #include "ops/element.h"
-#include "ops/layout.h"
 #include "ops/meaning_families.h"
 #include "ops/windows.h"
 
 namespace smelt {
 namespace {
-
-// A larger window is a loop in PyTorch's kernel, and should be one.
-constexpr int64_t kMostOffsets = 32;
-
-// The lists of a pooling op; one number stands for all dimensions.
-struct WindowArgs {
-  size_t kernel, stride, pad;
-  std::optional<size_t> dilation;
-};
-
-// Nothing where a size is not known.
-std::optional<Windows> windows_of(const NodeReader& q, const WindowArgs& args,
-                                  const TensorType& input, const TensorType& output, int spatial) {
-  const auto at = [&](size_t arg, int d, int64_t otherwise) {
-    const std::vector<int64_t> list = q.integers(arg);
-    return list.empty() ? otherwise : list.size() == 1 ? list[0] : list[d];
-  };
-  Windows windows;
-  for (int d = 0; d < spatial; ++d) {
-    const Size& from = input.sizes[input.rank() - spatial + d];
-    const Size& to = output.sizes[output.rank() - spatial + d];
-    if (!from.is_known() || !to.is_known()) return std::nullopt;
-    Window window;
-    window.kernel = at(args.kernel, d, 1);
-    window.stride = at(args.stride, d, window.kernel);
-    window.pad = at(args.pad, d, 0);
-    if (args.dilation) window.dilation = at(*args.dilation, d, 1);
-    window.input = from.known();
-    window.output = to.known();
-    windows.push_back(window);
-  }
-  return windows;
-}
-
-std::vector<int64_t> kernels_of(const Windows& windows) {
-  std::vector<int64_t> kernels;
-  for (const Window& window : windows) kernels.push_back(window.kernel);
-  return kernels;
-}
-
-Index offset_index(const Index& at, const Window& window, int64_t offset) {
-  return at * Size(window.stride) + Index(Size(offset * window.dilation - window.pad));
-}
 
 // --- averages ---
 
@@ -164,12 +119,6 @@ Expr average_pool_gradient(ElementQuery& q) {
   return total;
 }
 
-Decision allows_windows(const std::optional<Windows>& windows) {
-  if (!windows) return Decision::forbid("the sizes of the image are not known");
-  if (offsets_in(*windows) > kMostOffsets) return Decision::forbid("a large window");
-  return Decision::allow();
-}
-
 template <int spatial>
 Decision allows_average(const NodeReader& q) {
   return allows_windows(windows_of(q, kPoolArgs, q.type(0), q.result(), spatial));
@@ -180,169 +129,13 @@ Decision allows_average_gradient(const NodeReader& q) {
   return allows_windows(windows_of(q, kGradientArgs, q.type(1), q.type(0), spatial));
 }
 
-// --- maxima ---
-
-// max_pool2d(self, kernel_size, stride, padding, dilation, ceil_mode)
-constexpr WindowArgs kMaxArgs{1, 2, 3, 4};
-
-// Beside the input there is -infinity. An element that a window of neighbours would have there is
-// replaced by the input's last one, which it has as well.
-template <int spatial>
-Expr max_pool(ElementQuery& q) {
-  const Windows windows = *windows_of(q, kMaxArgs, q.type(0), q.result(), spatial);
-  const size_t lead = q.at().size() - spatial;
-  const DType wide = accumulate_of(q.result().dtype);
-  Expr most;
-  each_offset(kernels_of(windows), [&](const std::vector<int64_t>& offset) {
-    Indices place = q.at();
-    for (size_t d = 0; d < windows.size(); ++d) {
-      const Index index = offset_index(q.at()[lead + d], windows[d], offset[d]);
-      place[lead + d] = clamped_index(q, index, windows[d].input);
-    }
-    const Expr element = q.load(q.value(0), place).to(wide);
-    most = most.builder ? max(most, element) : element;
-  });
-  return most;
-}
-
-template <int spatial>
-Decision allows_max(const NodeReader& q) {
-  const auto windows = windows_of(q, kMaxArgs, q.type(0), q.result(), spatial);
-  if (Decision made = allows_windows(windows); !made) return made;
-  const bool apart =
-      std::ranges::any_of(*windows, [](const Window& w) { return w.dilation > 1 && w.leaves(); });
-  if (apart) return Decision::forbid("a window with gaps at the border");
-  return Decision::allow();
-}
-
-// max_pool2d_with_indices_backward(grad_output, self, kernel_size, stride, padding, dilation,
-// ceil_mode, indices): an index is a place in the last two dimensions as one.
-UpdateForm max_gradient_form(const NodeReader& q) {
-  return {.points = q.type(0).sizes, .base = std::nullopt, .combine = loops::Reduction::sum};
-}
-
-UpdatedElement max_gradient(ElementQuery& q) {
-  const Sizes& sizes = q.result().sizes;
-  const Sizes image(sizes.end() - 2, sizes.end());
-  const Index flat = q.checked_index(q.load(q.value(7), q.at()), product(image), false);
-  Indices place(q.at().begin(), q.at().end() - 2);
-  for (const Index& index : loops::unravel(flat, image, q.extents())) place.push_back(index);
-  return {place, q.load(q.value(0), q.at())};
-}
-
-// Walked image by image, which suits a layout of images only.
-Decision allows_max_gradient(const NodeReader& q) {
-  if (q.result().strides != contiguous_strides(q.result().sizes))
-    return Decision::forbid("channels are next to each other");
-  if (loops::is_half(q.result().dtype)) return Decision::forbid("each sum would be rounded");
-  return Decision::allow();
-}
-
-constexpr UpdateRule kMaxGradient{max_gradient_form, max_gradient, allows_max_gradient};
-
 // --- windows side by side ---
-
-bool lie_side_by_side(const std::optional<Windows>& windows) {
-  return windows && std::ranges::all_of(*windows, &Window::lies_side_by_side);
-}
 
 template <int spatial>
 bool average_apart(DecomposeQuery& q) {
   const auto windows = windows_of(q, kPoolArgs, q.type(0), q.result(), spatial);
   if (!lie_side_by_side(windows)) return false;
   return average_side_by_side(q, *windows, divisor_of(q, 5).given.value_or(offsets_in(*windows)));
-}
-
-// --- maxima with their places in the image ---
-
-// The steps of a window along a dimension, as numbers that are added to a place.
-Term counted(DecomposeQuery& q, const Window& w, int64_t times) {
-  const Term number =
-      write(q, "aten::arange", {Size(w.output), DType::f32, None{}, q.result().device, None{}});
-  return number * static_cast<double>(w.stride * times) - static_cast<double>(w.pad * times);
-}
-
-// The element that each window has at an offset; beside the image -infinity. What is padded is the
-// part of the image that windows have there, so that it has the result's domain.
-Term at_offset(DecomposeQuery& q, const Windows& windows, const std::vector<int64_t>& offset) {
-  Term x = argument(q, 0);
-  ArgList pads;
-  for (size_t d = windows.size(); d-- > 0;) {
-    const Window& w = windows[d];
-    const int64_t first = offset[d] * w.dilation - w.pad;  // of the first window
-    const int64_t before = first < 0 ? (w.stride - 1 - first) / w.stride : 0;
-    const int64_t begin = std::min(before * w.stride + first, w.input);
-    const int64_t count = (w.input - begin + w.stride - 1) / w.stride;
-    const auto dim = static_cast<int64_t>(x.type().sizes.size() - windows.size() + d);
-    x = write(q, "aten::slice.Tensor",
-              {x.ref(), Size(dim), Size(begin), Size(w.input), Size(w.stride)});
-    pads.emplace_back(Size(before));
-    pads.emplace_back(Size(w.output - before - count));
-  }
-  const double nothing = -std::numeric_limits<double>::infinity();
-  x = write(q, "aten::constant_pad_nd", {x.ref(), std::move(pads), nothing});
-  return cast(x, accumulate_of(q.type(0).dtype));
-}
-
-// Places are computed as floats, which are as wide as the elements: no image is larger than they
-// count.
-constexpr int64_t kMostPlaces = int64_t{1} << 24;
-// Each element of a window is five nodes.
-constexpr int64_t kMostCompared = 16;
-
-bool finds_places(const DecomposeQuery& q, const std::optional<Windows>& windows) {
-  if (!windows || offsets_in(*windows) > kMostCompared || !is_plain_float(q.type(0))) return false;
-  if ((*windows)[0].input * (*windows)[1].input >= kMostPlaces) return false;
-  return std::ranges::none_of(*windows,
-                              [](const Window& w) { return w.dilation > 1 && w.pad > 0; });
-}
-
-// Each element of a window is compared with the largest before it; of equal ones the first counts,
-// and of NaN the last. Where there is nothing but -infinity that is the first inside the image.
-bool max_pool_places(DecomposeQuery& q, const Windows& windows) {
-  const Window &high = windows[0], &wide = windows[1];
-  const Term rows = unsqueeze(counted(q, high, wide.input), 1), columns = counted(q, wide, 1);
-  const Term start = rows + columns;
-  const auto inside = [&](Term x) { return write(q, "aten::clamp_min", {x.ref(), 0}); };
-  Term behind = inside(rows) + inside(columns) - start, most{};
-  each_offset(kernels_of(windows), [&](const std::vector<int64_t>& offset) {
-    const Term element = at_offset(q, windows, offset);
-    if (most.q == nullptr) {
-      most = element;
-      return;
-    }
-    const Term more = write(q, "aten::gt.Tensor", {element.ref(), most.ref()});
-    const Term is_nan = write(q, "aten::isnan", {element.ref()});
-    const Term hit = write(q, "aten::logical_or", {more.ref(), is_nan.ref()});
-    const int64_t steps = offset[0] * high.dilation * wide.input + offset[1] * wide.dilation;
-    behind =
-        write(q, "aten::where.ScalarSelf", {hit.ref(), static_cast<double>(steps), behind.ref()});
-    most = select(hit, element, most);
-  });
-  if (behind.type().sizes != q.result(1).sizes) return false;  // windows of one element
-  give(q, 0, most);
-  give(q, 1, cast(start + behind, DType::i64));
-  return true;
-}
-
-// The values only: of windows side by side by a reduction, else by an op that has no indices.
-bool max_pool_values(DecomposeQuery& q) {
-  if (is_wanted(q, 1)) {
-    if (!is_wanted(q, 0) || !q.type(0).sizes.back().is_known()) return false;
-    const auto windows = windows_of(q, kMaxArgs, q.type(0), q.result(), 2);
-    return finds_places(q, windows) && max_pool_places(q, *windows);
-  }
-  if (!is_wanted(q, 0)) return false;
-  const auto windows = windows_of(q, kMaxArgs, q.type(0), q.result(), 2);
-  if (lie_side_by_side(windows)) {
-    Dims inside;
-    const Term viewed = window_view(argument(q, 0), *windows, inside);
-    give(q, 0, largest(viewed, inside, false));
-    return true;
-  }
-  give(q, 0,
-       write(q, "aten::max_pool2d", {q.arg(0), q.arg(1), q.arg(2), q.arg(3), q.arg(4), q.arg(5)}));
-  return true;
 }
 
 constexpr Meaning sliding(std::string_view name, ElementRule rule,
@@ -365,9 +158,6 @@ constexpr Meaning kRows[] = {
         sliding("aten::avg_pool2d_backward", average_pool_gradient<2>, allows_average_gradient<2>)),
     gradient(
         sliding("aten::avg_pool3d_backward", average_pool_gradient<3>, allows_average_gradient<3>)),
-    sliding("aten::max_pool2d", max_pool<2>, allows_max<2>),
-    {.name = "aten::max_pool2d_with_indices", .decompose = max_pool_values},
-    gradient({.name = "aten::max_pool2d_with_indices_backward", .update = &kMaxGradient}),
 };
 
 }  // namespace

@@ -145,16 +145,18 @@ constexpr Meaning scatter(std::string_view name, ElementRule rule,
 }
 
 // With one index per row it is decided element by element; else it is an update.
-constexpr Meaning scatter(std::string_view name, ElementRule rule, const UpdateRule& update) {
+constexpr Meaning scatter(std::string_view name, ElementRule rule, const UpdateRule& update,
+                          DecomposeRule decompose = nullptr) {
   Meaning row = scatter(name, rule, allows_scatter_one);
   row.update = &update;
+  row.decompose = decompose;
   return row;
 }
 
 constexpr Meaning kRows[] = {
     scatter("aten::scatter.src", scatter_one<Scatter::put>, kScatterPut),
     with_numbers(scatter("aten::scatter.value", scatter_one<Scatter::put>, kScatterPut), {3}),
-    scatter("aten::scatter_add", scatter_one<Scatter::add>, kScatterAdd),
+    scatter("aten::scatter_add", scatter_one<Scatter::add>, kScatterAdd, add_in_single_precision),
     scatter("aten::slice_scatter", slice_scatter, has_elements<1>),
     scatter("aten::select_scatter", select_scatter, has_elements<1>),
     scatter("aten::diagonal_scatter", diagonal_scatter, has_elements<1>),

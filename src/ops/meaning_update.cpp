@@ -60,7 +60,7 @@ UpdatedElement index_add(ElementQuery& q) {
 }
 
 // ATen's kernels for many rows carry sums of f16 and bf16 in single precision; one that rounds each
-// sum is further from the result.
+// sum is further from the result (add_in_single_precision).
 bool rounds_sums(const NodeReader& q) { return loops::is_half(q.result().dtype); }
 
 Decision allows_index_add(const NodeReader& q) {
@@ -240,7 +240,7 @@ constexpr Meaning updates(std::string_view name, const UpdateRule& rule,
 
 constexpr Meaning kRows[] = {
     updates("aten::embedding_dense_backward", kEmbedding),
-    updates("aten::index_add", kIndexAdd),
+    updates("aten::index_add", kIndexAdd, add_in_single_precision),
     updates("aten::index_copy", kIndexCopy),
     updates("aten::index_fill.int_Scalar", kIndexFill),
     updates("aten::index_fill.int_Tensor", kIndexFill),
@@ -254,6 +254,26 @@ constexpr Meaning kRows[] = {
 const UpdateRule kIndexPut{index_put_form, index_put, allows_indices};
 const UpdateRule kScatterPut{form_of<2, false>, scatter, allows_scatter};
 const UpdateRule kScatterAdd{form_of<2, true>, scatter, allows_scatter_add};
+
+// The sums are twice as large, and pass through memory three times: there must be more to add than
+// sums, and these not so many that their memory is touched for the first time in each call. Single
+// elements along a row, not rows, are no faster than torch's.
+constexpr int64_t kMostSums = int64_t{1} << 20;
+
+bool add_in_single_precision(DecomposeQuery& q) {
+  const TensorType self = q.type(0);
+  if (!rounds_sums(q) || !is_wanted(q, 0) || self.rank() < 2 || can_lower(q.graph(), q.node()))
+    return false;
+  const auto sums = self.numel().as_known(), added = q.type(3).numel().as_known();
+  if (!sums || !added || *added < *sums || *sums > kMostSums) return false;
+  if (q.type(3).dtype != self.dtype || dim_of(q.integer(1), self.rank()) == self.rank() - 1)
+    return false;
+  std::vector<Arg> args = q.node().args;
+  args[0] = argument_as(q, 0, DType::f32).ref();
+  args[3] = argument_as(q, 3, DType::f32).ref();
+  give(q, 0, write(q, q.node().op.str(), std::move(args)));
+  return true;
+}
 
 bool is_number_at(const NodeReader& q, size_t i) {
   return !q.is_tensor(i) || is_unknown_number(q, i);

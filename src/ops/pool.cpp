@@ -92,9 +92,10 @@ Decision max_pool(ShapeQuery& q) {
                      true);
 }
 
-// max_pool2d(self, ..): the values only, as max_pool2d_with_indices gives them
+// max_pool*(self, ..): the values only, as max_pool*_with_indices gives them
+template <int spatial>
 Decision max_pool_values(ShapeQuery& q) {
-  const Decision made = max_pool<2>(q);
+  const Decision made = max_pool<spatial>(q);
   if (made) q.results.resize(1);
   return made;
 }
@@ -265,9 +266,10 @@ constexpr OpRow kRows[] = {
     {"aten::avg_pool3d_backward", average_pool_backward<3, kPlain>},
     {"aten::col2im", col2im},
     {"aten::im2col", im2col},
-    {"aten::max_pool2d", max_pool_values},
+    {"aten::max_pool2d", max_pool_values<2>},
     {"aten::max_pool2d_with_indices", max_pool<2>},
     {"aten::max_pool2d_with_indices_backward", max_pool_backward<2>},
+    {"aten::max_pool3d", max_pool_values<3>},
     {"aten::max_pool3d_with_indices", max_pool<3>},
     {"aten::max_pool3d_with_indices_backward", max_pool_backward<3>},
 };

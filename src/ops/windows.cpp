@@ -1,6 +1,70 @@
 #include "ops/windows.h"
 
+#include <algorithm>
+
 namespace smelt {
+namespace {
+
+// A larger window is a loop in PyTorch's kernel, and should be one.
+constexpr int64_t kMostOffsets = 32;
+
+}  // namespace
+
+std::optional<Windows> windows_of(const NodeReader& q, const WindowArgs& args,
+                                  const TensorType& input, const TensorType& output, int spatial) {
+  const auto at = [&](size_t arg, int d, int64_t otherwise) {
+    const std::vector<int64_t> list = q.integers(arg);
+    return list.empty() ? otherwise : list.size() == 1 ? list[0] : list[d];
+  };
+  Windows windows;
+  for (int d = 0; d < spatial; ++d) {
+    const Size& from = input.sizes[input.rank() - spatial + d];
+    const Size& to = output.sizes[output.rank() - spatial + d];
+    if (!from.is_known() || !to.is_known()) return std::nullopt;
+    Window window;
+    window.kernel = at(args.kernel, d, 1);
+    window.stride = at(args.stride, d, window.kernel);
+    window.pad = at(args.pad, d, 0);
+    if (args.dilation) window.dilation = at(*args.dilation, d, 1);
+    window.input = from.known();
+    window.output = to.known();
+    windows.push_back(window);
+  }
+  return windows;
+}
+
+std::optional<Windows> even_windows(const TensorType& input, const TensorType& output,
+                                    int spatial) {
+  Windows windows;
+  for (int d = 0; d < spatial; ++d) {
+    const auto from = input.sizes[input.rank() - spatial + d].as_known();
+    const auto to = output.sizes[output.rank() - spatial + d].as_known();
+    if (!from || !to || *to < 1 || *from % *to != 0) return std::nullopt;
+    const int64_t length = *from / *to;
+    windows.push_back({.kernel = length, .stride = length, .input = *from, .output = *to});
+  }
+  return windows;
+}
+
+Decision allows_windows(const std::optional<Windows>& windows) {
+  if (!windows) return Decision::forbid("the sizes of the image are not known");
+  if (offsets_in(*windows) > kMostOffsets) return Decision::forbid("a large window");
+  return Decision::allow();
+}
+
+bool lie_side_by_side(const std::optional<Windows>& windows) {
+  return windows && std::ranges::all_of(*windows, &Window::lies_side_by_side);
+}
+
+std::vector<int64_t> kernels_of(const Windows& windows) {
+  std::vector<int64_t> kernels;
+  for (const Window& window : windows) kernels.push_back(window.kernel);
+  return kernels;
+}
+
+Index offset_index(const Index& at, const Window& window, int64_t offset) {
+  return at * Size(window.stride) + Index(Size(offset * window.dilation - window.pad));
+}
 
 int64_t offsets_in(const Windows& windows) {
   int64_t count = 1;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "ops/decompose.h"
@@ -22,6 +23,24 @@ struct Window {
   }
 };
 using Windows = std::vector<Window>;  // of the last dimensions
+
+// The lists of a pooling op; one number stands for all dimensions.
+struct WindowArgs {
+  size_t kernel, stride, pad;
+  std::optional<size_t> dilation;
+};
+// Nothing where a size is not known.
+std::optional<Windows> windows_of(const NodeReader& q, const WindowArgs& args,
+                                  const TensorType& input, const TensorType& output, int spatial);
+// Windows side by side that make `output` of `input`, if the sizes divide.
+std::optional<Windows> even_windows(const TensorType& input, const TensorType& output, int spatial);
+// May they be written out, element by element?
+Decision allows_windows(const std::optional<Windows>& windows);
+bool lie_side_by_side(const std::optional<Windows>& windows);
+
+std::vector<int64_t> kernels_of(const Windows& windows);
+// The place in the input of the element at that offset of the window `at`.
+Index offset_index(const Index& at, const Window& window, int64_t offset);
 
 // How many elements a window has.
 int64_t offsets_in(const Windows& windows);

@@ -22,7 +22,7 @@ const OpName kAddmm("aten::addmm");
 const OpName kMul("aten::mul.Tensor");
 const OpName kAdd("aten::add.Tensor");
 
-constexpr size_t kTransposed = 6;  // of convolution's arguments
+constexpr size_t kTransposed = 6, kGroups = 8;  // of convolution's arguments
 
 class Folder {
  public:
@@ -96,7 +96,6 @@ class Folder {
       return nullptr;
     if (!is_frozen(node->args[weight_at(*node)])) return nullptr;
     if (has_bias(*node) && !is_frozen(node->args[bias_at(*node)])) return nullptr;
-    if (node->op == kConvolution && node->args[kTransposed] != Arg(false)) return nullptr;
     if (node->op == kAddmm && (node->args[3] != Arg(1) || node->args[4] != Arg(1) ||
                                graph_.type(node->args[0].get<Ref>().id).rank() != 1))
       return nullptr;
@@ -105,21 +104,15 @@ class Folder {
 
   // The product with weights and bias multiplied.
   std::optional<Node> scaled(Node product, const Arg& factor) {
-    Arg along = factor, along_weight = factor;
+    Arg along = factor;
     if (!factor.is_number()) {
       const ValueId channels = channel_vector(product, factor);
       if (channels < 0) return std::nullopt;
-      along = along_weight = Ref{channels};
-      if (product.op == kConvolution) {
-        const ValueId shaped = over_weights(product, channels);
-        if (shaped < 0) return std::nullopt;
-        along_weight = Ref{shaped};
-      }
+      along = Ref{channels};
     }
-    Arg& weight = product.args[weight_at(product)];
-    const ValueId changed = frozen_call("aten::mul.Tensor", {weight, along_weight});
+    const ValueId changed = scaled_weights(product, along);
     if (changed < 0) return std::nullopt;
-    weight = Ref{changed};
+    product.args[weight_at(product)] = Ref{changed};
     if (!has_bias(product)) return product;
     Arg& bias = product.args[bias_at(product)];
     const ValueId moved = frozen_call("aten::mul.Tensor", {bias, along});
@@ -159,11 +152,35 @@ class Folder {
     return frozen_call("aten::view", {arg, ArgList{type.sizes[at]}}, true);
   }
 
-  // [C] as [C, 1, 1, 1]
-  ValueId over_weights(const Node& product, ValueId vector) {
-    ArgList sizes(graph_.type(product.args[1].get<Ref>().id).rank(), Arg(1));
-    sizes[0] = graph_.type(vector).sizes[0];
-    return frozen_call("aten::view", {Ref{vector}, std::move(sizes)}, true);
+  // The product's weights multiplied by a number, or by a vector over its channels; -1: can't.
+  ValueId scaled_weights(const Node& product, const Arg& along) {
+    const Arg& weight = product.args[weight_at(product)];
+    if (along.is_number() || product.op != kConvolution)
+      return frozen_call("aten::mul.Tensor", {weight, along});
+    const Sizes sizes = graph_.type(weight.get<Ref>().id).sizes;
+    ArgList over(sizes.size(), Arg(1));  // the vector, over the weights' dimensions
+    if (product.args[kTransposed] == Arg(false)) {
+      over[0] = sizes[0];
+      return times(weight, along, std::move(over));
+    }
+    over[1] = sizes[1];
+    const Size groups = product.args[kGroups].get<Size>();
+    if (groups.is(1)) return times(weight, along, std::move(over));
+    // [in, out / groups, ...]: the channels of a group belong to the rows of that group.
+    if (!groups.is_known() || !sizes[0].is_known()) return -1;
+    over.insert(over.begin(), groups);
+    ArgList parts(sizes.begin(), sizes.end());
+    parts[0] = sizes[0].known() / groups.known();
+    parts.insert(parts.begin(), groups);
+    const ValueId grouped = frozen_call("aten::view", {weight, std::move(parts)}, true);
+    const ValueId made = grouped < 0 ? -1 : times(Ref{grouped}, along, std::move(over));
+    if (made < 0) return -1;
+    return frozen_call("aten::view", {Ref{made}, ArgList(sizes.begin(), sizes.end())}, true);
+  }
+
+  ValueId times(const Arg& weight, const Arg& vector, ArgList sizes) {
+    const ValueId shaped = frozen_call("aten::view", {vector, std::move(sizes)}, true);
+    return shaped < 0 ? -1 : frozen_call("aten::mul.Tensor", {weight, Ref{shaped}});
   }
 
   ValueId frozen_call(std::string_view op, std::vector<Arg> args, bool is_view = false) {

@@ -11,10 +11,21 @@ bool names_places(const OpName& op) {
   return op.str().find("as_strided") != std::string::npos || op == OpName("aten::_reshape_alias");
 }
 
+MemoryFormat channels_last_format(const TensorType& type) {
+  return type.rank() == 5 ? kChannelsLast3d : kChannelsLast;
+}
+
+bool has_channels_last(SymbolTable& symbols, const TensorType& type) {
+  return type.rank() == 5 ? is_channels_last_3d(symbols, type) : is_channels_last(symbols, type);
+}
+
 }  // namespace
 
 TensorType in_channels_last(const TensorType& type) {
-  return fresh(type.dtype, type.device, type.sizes, *format_strides(type.sizes, kChannelsLast));
+  const Sizes& sizes = type.sizes;
+  Sizes strides = type.rank() == 3 ? Sizes{sizes[1] * sizes[2], 1, sizes[1]}
+                                   : *format_strides(sizes, channels_last_format(type));
+  return fresh(type.dtype, type.device, sizes, std::move(strides));
 }
 
 void LayoutTwins::add(Node node) {
@@ -42,10 +53,10 @@ bool LayoutTwins::has_twin(const Node& node) const {
 }
 
 ValueId LayoutTwins::channels_last(ValueId value) {
-  if (twin(value) >= 0 && is_channels_last(graph_.symbols, graph_.type(twin(value))))
+  if (twin(value) >= 0 && has_channels_last(graph_.symbols, graph_.type(twin(value))))
     return twin(value);
-  if (is_channels_last(graph_.symbols, graph_.type(value))) return value;
-  return copy(twin(value) >= 0 ? twin(value) : value, kChannelsLast);
+  if (has_channels_last(graph_.symbols, graph_.type(value))) return value;
+  return copy(at_hand(value), channels_last_format(graph_.type(value)));
 }
 
 void LayoutTwins::put_channels_last(ValueId value) {
@@ -77,8 +88,7 @@ ValueId LayoutTwins::plain(ValueId value) {
 bool LayoutTwins::follow(const Node& node) {
   if (!node.traits.is_pure() || effects::is_mutator(node.op) || names_places(node.op)) return false;
   Node moved = node;
-  for (Arg& arg : moved.args)
-    each_ref(arg, [&](Ref& ref) { ref.id = twin(ref.id) >= 0 ? twin(ref.id) : ref.id; });
+  for (Arg& arg : moved.args) each_ref(arg, [&](Ref& ref) { ref.id = at_hand(ref.id); });
   const std::vector<TensorType> types = writer_.types_of(node.op, moved.args);
   if (types.size() != node.results.size()) return false;
   for (size_t i = 0; i < types.size(); ++i) {

@@ -14,6 +14,7 @@
 
 namespace smelt {
 
+// Of an image, a volume, or a row of pixels: a tensor of rank 4, 5 or 3.
 TensorType in_channels_last(const TensorType& type);
 
 // For whoever changes it: a result that the caller gets has the strides it has in eager, and a
@@ -32,8 +33,10 @@ class LayoutTwins {
   void add_plain(Node node);
   // `made` stands for `old`: as it is if the types are equal, else in another layout.
   void put(ValueId old, ValueId made);
-  // The value or its twin, or a copy of it.
+  // The value, of rank 4 or 5, or its twin, or a copy of it.
   ValueId channels_last(ValueId value);
+  // The value in the layout that it is computed in.
+  ValueId at_hand(ValueId value) const { return twin(value) >= 0 ? twin(value) : value; }
   // The same, and those that read the value from now on read that.
   void put_channels_last(ValueId value);
   // The graph's outputs, as they were typed, and its nodes.

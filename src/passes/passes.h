@@ -34,6 +34,8 @@ struct PassOptions {
   std::vector<bool> frozen;
   // Is there an op of this name to be called? Empty: no passes that need to ask.
   std::function<bool(OpName)> has_op;
+  // Does oneDNN compute with elements of this type on this machine? Empty: with f32 alone.
+  std::function<bool(DType)> onednn_takes;
   // After each pass check the graph, and the pass's "changed" against the graph's hash.
   bool verify = true;
 };

@@ -30,8 +30,25 @@ std::string binding_line(const Program& program, size_t index) {
          "was " + std::to_string(symbol.hint) + ")";
 }
 
+// "  %3 at 128": the place in the arena; of one that depends on symbols, which buffer it is.
+std::string place_text(const Arena& arena, const Step& step, size_t result) {
+  const int32_t buffer = step.arena[result];
+  if (buffer < 0) return "";
+  if (arena.offsets.empty())
+    return "  " + name(step.results[result]) + " is arena buffer " + std::to_string(buffer);
+  if (arena.offsets[buffer] < 0) return "";
+  return "  " + name(step.results[result]) + " at " + std::to_string(arena.offsets[buffer]);
+}
+
+std::string arena_text(const Arena& arena) {
+  if (arena.buffers.empty()) return "";
+  if (arena.offsets.empty())
+    return ", arena of " + std::to_string(arena.buffers.size()) + " buffers";
+  return ", arena of " + std::to_string(arena.bytes) + " bytes";
+}
+
 // "%3, _ = aten::sort(%0, 1, false): f32[2], _  visible  release %0"
-std::string step_line(const Step& step) {
+std::string step_line(const Step& step, const Arena& arena) {
   std::string line = step.results.empty() ? "" : names(step.results) + " = ";
   line += (step.kernel >= 0 ? "kernel " : "") + step.op + "(" +
           join(step.args, [](const Arg& arg) { return str(arg); }) + ")";
@@ -45,6 +62,7 @@ std::string step_line(const Step& step) {
     if (step.reuse[i] >= 0) line += "  " + name(step.results[i]) + " in " + name(step.reuse[i]);
   for (size_t i = 0; i < step.into.size(); ++i)
     if (step.into[i] >= 0) line += "  " + name(step.results[i]) + " into " + name(step.into[i]);
+  for (size_t i = 0; i < step.arena.size(); ++i) line += place_text(arena, step, i);
   if (!step.release.empty()) line += "  release " + names(step.release);
   return line;
 }
@@ -52,7 +70,8 @@ std::string step_line(const Step& step) {
 }  // namespace
 
 std::string Program::str() const {
-  std::string text = "program, " + std::to_string(registers) + " registers\n";
+  std::string text =
+      "program, " + std::to_string(registers) + " registers" + arena_text(arena) + "\n";
   const auto add = [&text](const std::string& line) { text += "  " + line + "\n"; };
   for (size_t i = 0; i < bindings.size(); ++i) add(binding_line(*this, i));
   for (const Guard& guard : symbols.guards()) add("guard " + guard.str());
@@ -63,7 +82,7 @@ std::string Program::str() const {
   for (const ProgramConstant& constant : constants) {
     add(name(constant.reg) + " = constant " + constant.digest);
   }
-  for (const Step& step : steps) add(step_line(step));
+  for (const Step& step : steps) add(step_line(step, arena));
   add("return (" + join(outputs, [](Register reg) { return reg < 0 ? "none" : name(reg); }) + ")");
   if (preparation) text += "prepared by a " + preparation->str();
   return text;

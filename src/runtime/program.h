@@ -49,11 +49,16 @@ struct Step {
   std::vector<Arg> args;          // Ref is a register
   std::vector<Register> results;  // -1: not kept
   std::vector<Register> release;  // registers whose tensor nobody reads after this step
-  // Of a kernel, per result: the released register whose memory it may take, if nobody else holds
-  // it; -1: none.
+  // Per result: the released register whose memory it may take, if nobody else holds it; -1: none.
+  // Empty for most calls.
   std::vector<Register> reuse;
+  // Of a call that may: the op that does so. It takes args[taken] first, the others behind it.
+  std::string in_place_op;
+  int32_t taken = -1;
   // Of a kernel, per result: the register of the input that it is stored into; -1: new memory.
   std::vector<Register> into;
+  // Of a kernel, per result, where the program has an arena: the buffer of it; -1: none.
+  std::vector<int32_t> arena;
   // Of a kernel: launched together with the next one, on which it does not depend.
   bool with_next = false;
   // The result is a view of a tensor that the caller sees: made so that autograd knows it as a
@@ -85,6 +90,21 @@ struct SymbolBinding {
   int32_t dim = -1;
 };
 
+// One block of memory that a run takes when it starts, for results of kernels that nobody outside
+// of the program gets to see.
+struct Arena {
+  struct Buffer {
+    Size bytes = 0;
+    // Steps: nobody uses it before the one and after the other.
+    int32_t first = 0, last = 0;
+  };
+  std::vector<Buffer> buffers;
+  // By buffer, where it lies; -1: memory of its own. None if sizes depend on symbols: then it is
+  // planned for the sizes of a run.
+  std::vector<int64_t> offsets;
+  int64_t bytes = 0;
+};
+
 struct Program {
   int32_t registers = 0;
   std::vector<ProgramInput> inputs;
@@ -94,6 +114,7 @@ struct Program {
   std::vector<Register> outputs;  // -1: None
   SymbolTable symbols;
   std::vector<SymbolBinding> bindings;  // one per symbol
+  Arena arena;
   // What is computed once from inputs that stay as they are. Its inputs count this program's
   // inputs; its outputs are this program's last inputs.
   std::shared_ptr<const Program> preparation;

@@ -90,7 +90,6 @@ class KernelWriter {
   void find_kept() {
     if (made_.kernel.inner.empty()) return;
     for (const auto& [node, member] : members_) {
-      if (member.place.outer) continue;
       for (ValueId value : member.reads) {
         const NodeId producer = producer_here(value);
         const Member& before = members_.at(producer);
@@ -217,10 +216,14 @@ class KernelWriter {
     return pull(producer, member.place.at);
   }
 
+  // Of a dimension of size 1 it is 0, so that it is known in an outer stage too: a scalar that is
+  // the only element of a row may be read there.
   Index scratch_index() const {
     Indices at;
     for (size_t d = 0; d < made_.kernel.inner.size(); ++d)
-      at.push_back(Index::dim(static_cast<int32_t>(made_.kernel.outer.size() + d)));
+      at.push_back(made_.kernel.inner[d].is(1)
+                       ? Index(0)
+                       : Index::dim(static_cast<int32_t>(made_.kernel.outer.size() + d)));
     return loops::ravel(at, made_.kernel.inner);
   }
 

@@ -141,6 +141,21 @@ def test_means_and_variances(dtype):
     check(lambda x: (x.mean(), x.var(correction=0), x.mean(0, True)), torch.tensor(3.0).to(dtype))
 
 
+def test_variance_of_equal_numbers_is_zero():
+    """However their mean is rounded: the gradient of a deviation of 0 is 0."""
+    for rows, columns in ((7, 5), (3, 5001)):
+        x = torch.rand(rows, 1).expand(rows, columns) + 0.1
+        mixed = torch.cat([x, torch.rand(2, columns)])
+        for dim in (1, (0, 1)) if rows == 7 else (1,):
+            check(lambda x, dim=dim: (torch.std(x, dim), torch.var(x, dim, correction=0)), x)
+            check(lambda x, dim=dim: (torch.std(x, dim), torch.var_mean(x, dim)), mixed, scale=4)
+        compiled = smelt.compile(lambda x: torch.std(x, 1))
+        compiled(x)
+        assert torch.equal(compiled(x), torch.zeros(rows))
+    for number in (math.inf, -math.inf, math.nan):
+        check(lambda x: (torch.var(x, 0), torch.std(x)), torch.full((5,), number))
+
+
 def test_means_of_integers():
     x = torch.randint(0, 9, (4, 6))
     check(lambda x: (x.mean(dtype=torch.float32), x.mean(1, dtype=torch.float64), torch.logsumexp(x, 0)), x)

@@ -94,14 +94,77 @@ def test_a_loop_is_not_rolled_out(without_gradients):
     assert smelt.stats()['graph_breaks'] > 0
 
 
-def test_a_forward_pass_of_training_ends_its_graph_instead():
+@pytest.mark.parametrize('order', ['0000', '0100', '0001101'])
+def test_a_forward_pass_of_training_is_one_graph(order):
     smelt.reset()
     compiled = smelt.compile(masked)
-    for _ in range(3):
-        x = torch.arange(4.0, requires_grad=True)
-        compiled(x, torch.ones(4, dtype=torch.int64)).sum().backward()
-        assert x.grad.tolist() == [2.0] * 4
-    assert smelt.stats()['graph_breaks'] == 1
+    for which in order:
+        mask = torch.tensor(CASES[masked][int(which)])
+        x, y = (torch.arange(4.0, requires_grad=True) for _ in range(2))
+        compiled(x, mask).sum().backward()
+        masked(y, mask).sum().backward()
+        assert x.grad.tolist() == y.grad.tolist()
+    assert smelt.stats()['graph_breaks'] == 0
+    assert smelt.stats()['ops_fallback'] == 0
+
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+        self.register_buffer('steps', torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        y = x * self.weight if self.steps < 3 else x * self.weight * 2
+        self.steps.add_(1)
+        return y
+
+
+def test_what_was_decided_is_not_asked_again_by_a_second_derivative():
+    # The backward of create_graph=True computes the forward anew, where the counter has moved on.
+    smelt.reset()
+    plain, model = Counting(), Counting()
+    compiled = smelt.compile(model)
+    for _ in range(7):
+        for run, owner in ((plain, plain), (compiled, model)):
+            owner.zero_grad()
+            gradient, = torch.autograd.grad(run(torch.arange(3.0)).pow(2).sum(), owner.weight, create_graph=True)
+            gradient.sum().backward()
+        assert torch.equal(plain.weight.grad, model.weight.grad) and plain.steps == model.steps
+    assert smelt.stats()['graph_breaks'] == 0
+
+
+def test_gradients_that_were_dropped_come_back_with_a_wrong_guess():
+    smelt.reset()
+
+    def step(weight, mask):
+        weight.grad = None
+        return masked(weight * 3, mask).sum()
+
+    compiled = smelt.compile(step)
+    for which in '00010110':
+        mask = torch.tensor(CASES[masked][int(which)])
+        weights = [torch.arange(4.0, requires_grad=True) for _ in range(2)]
+        for weight, fn in zip(weights, (step, compiled)):
+            weight.grad = torch.ones(4)
+            fn(weight, mask).backward()
+        assert weights[0].grad.tolist() == weights[1].grad.tolist()
+
+
+def test_hooks_on_saved_tensors_see_no_run_that_is_none():
+    smelt.reset()
+    compiled = smelt.compile(masked)
+
+    def packed_by(fn, mask):
+        seen = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t.shape) or t, lambda t: t):
+            x = torch.arange(4.0, requires_grad=True)
+            fn(x, mask).sum().backward()
+        return seen, x.grad.tolist()
+
+    for which in '000101':
+        mask = torch.tensor(CASES[masked][int(which)])
+        assert packed_by(compiled, mask) == packed_by(masked, mask)
 
 
 def test_a_whole_step_is_one_graph():
@@ -124,3 +187,20 @@ def test_a_whole_step_is_one_graph():
         gradient = 2.0 * mask if mask is ones else 1.0 * mask
         torch.testing.assert_close(weight.detach(), before - 0.1 * gradient)
     assert smelt.stats()['graph_breaks'] == 0
+
+
+def test_a_tensor_that_has_no_truth():
+    """No guess is made about it: the error is that of bool(), not of item()."""
+    def function(x):
+        if x:
+            return x + 1
+        return x
+
+    compiled = smelt.compile(function)
+    for _ in range(3):
+        for x in (torch.ones(2, 3, dtype=torch.int64), torch.ones(0, dtype=torch.bool)):
+            with pytest.raises(RuntimeError) as expected:
+                function(x)
+            with pytest.raises(RuntimeError) as raised:
+                compiled(x)
+            assert str(raised.value) == str(expected.value)

@@ -438,3 +438,19 @@ def test_numbers_in_tensors_of_no_dimension(backend):
         return a * n, x * a + n, (x + d).sum() * a, torch.where(a > 2, x, d), x.bfloat16() * d, n // 2, a.expand(3) + x[0, 0]
 
     check(function, inputs, backend=backend, coarsest=torch.float32)
+
+
+@pytest.mark.parametrize(
+    "shape, dims", (((20000, 64), (0,)), ((20000, 40), (0,)), ((8, 100000), (1,)), ((300, 16, 100), (0, 2)), ((1000000,), (0,)))
+)
+def test_long_sums_are_as_exact_as_eagers(shape, dims):
+    """Rounding errors grow with the number of additions in a row."""
+    errors = torch.zeros(2)
+    compiled = smelt.compile(lambda x: x.sum(dims))
+    for seed in range(4):
+        x = torch.rand(shape, generator=torch.Generator().manual_seed(seed))
+        compiled(x)
+        exact = x.double().sum(dims)
+        errors += torch.tensor([(y - exact).square().mean() for y in (compiled(x), x.sum(dims))])
+    mine, theirs = errors.sqrt()
+    assert mine <= 1.5 * theirs + 1e-7 * exact.max()

@@ -674,6 +674,26 @@ def test_nothing_is_leaked():
         del y
 
 
+def test_deviation_of_equal_numbers():
+    def function(x):
+        return torch.std(x, 0, correction=0), torch.std(x, 1).sum() * 2
+
+    check(Small(function), torch.rand(1, 8).expand(5, 8).clone().requires_grad_())
+
+
+def test_a_scalar_that_is_a_row(capfd):
+    """What reads it as a scalar is computed once per row, and finds what the row has kept."""
+
+    def function(x, places):
+        row = (x * 2).reshape(-1)
+        shares = torch.sigmoid(torch.softmax(row, -1))
+        return torch.exp(-shares.abs()), shares[places] * torch.tanh(row)
+
+    check(Small(function), torch.tensor(0.7, requires_grad=True), torch.tensor([0, 0, 0, 0]))
+    check(Small(lambda x: torch.cumsum((x * 2).reshape(-1), 0).reshape(()) + x), torch.tensor(0.7, requires_grad=True))
+    assert "kernels could not be made" not in capfd.readouterr().err
+
+
 # -- random programs
 
 

@@ -206,6 +206,10 @@ def update_calls():
     yield "index_copy", x, -1, torch.tensor([4, 1, 1]), floats(4, 6, 3)
     yield "index_fill.int_Scalar", x, 1, torch.tensor([-2, 0]), 1
     yield "index_fill.int_Tensor", x, 1, torch.tensor([-2, 0]), torch.tensor(2.5)
+    for dtype in (torch.bfloat16, torch.float16):  # more to add than sums: in single precision
+        yield "index_add", long.to(dtype), 0, rows, floats(300, 256).to(dtype)
+        yield "index_add", x.to(dtype), 1, torch.randint(0, 6, (20,)), floats(4, 20, 5).to(dtype), dict(alpha=2)
+        yield "scatter_add", long.to(dtype), 0, rows.view(300, 1).expand(300, 256), floats(300, 256).to(dtype)
     yield "put", x, torch.tensor([[7, -3], [7, 100]]), floats(4), True
     yield "scatter_add", long, 0, rows.view(300, 1).expand(300, 256)[:, :200], floats(300, 256)
     yield "scatter_add", x, 2, torch.randint(0, 5, (3, 6, 9)), floats(4, 6, 9)
@@ -237,6 +241,15 @@ def pad_gradient_calls():
             yield f"{name}_pad2d_backward", grad, image, [before, after, 1, after]
             layout = dict(memory_format=torch.channels_last)
             yield f"{name}_pad2d_backward", grad.to(**layout), image.to(**layout), [before, after, 1, after]
+    for name in ("reflection", "replication"):
+        for layout in (torch.contiguous_format, torch.channels_last_3d):
+            cube = floats(2, 3, 4, 3, 5).to(memory_format=layout)
+            for pads in ([1, 2, 2, 0, 0, 1], [1, 1, 1, 1, 1, 1], [-1, 1, 0, 0, 0, 2]):
+                yield f"{name}_pad3d", cube, pads
+                sizes = [size + before + after for size, before, after in zip((5, 3, 4), pads[::2], pads[1::2])]
+                grad = floats(2, 3, *sizes[::-1]).to(memory_format=layout)
+                if name == "replication":
+                    yield "replication_pad3d_backward", grad, cube, pads
     yield "replication_pad1d_backward", floats(3, 6), floats(3, 1), [2, 3]
     yield "reflection_pad1d_backward", floats(3, 1), floats(3, 1), [0, 0]
 
@@ -317,11 +330,55 @@ def window_calls():
     yield "binary_cross_entropy", torch.tensor([0.0, 1.0, 1.0]), torch.tensor([0.0, 0.0, 1.0])
 
 
+def max_pool_calls():
+    """Of cubes, and to a given size: windows side by side, over all, uneven; equal numbers, NaN, nothing but -infinity."""
+    cube, image = floats(2, 3, 4, 6, 6) - 1, floats(2, 3, 12, 8) - 1
+    for x in (cube, image):
+        x[0, 0], x[0, 1, :3], x[1, 2] = -torch.inf, torch.nan, 0.0
+        x[1, 0, ..., -1] = torch.nan
+    for args in (((2, 2, 2),), ((2, 3, 2), (1, 2, 2), (1, 1, 0)), ((2, 2, 2), (2, 2, 2), (0, 0, 0), (1, 2, 2)), ((3, 3, 3), (2, 2, 2), (1, 1, 1))):
+        for layout in (torch.contiguous_format, torch.channels_last_3d):
+            x = cube.to(memory_format=layout)
+            out, places = torch.ops.aten.max_pool3d_with_indices(x, *args)
+            yield "max_pool3d", x, *args
+            yield "max_pool3d_with_indices", x, *args
+            kernel, stride, pad, dilation = (*args, *((), (0, 0, 0), (1, 1, 1))[len(args) - 1 :])
+            yield "max_pool3d_with_indices_backward", floats(*out.shape), x, kernel, stride, pad, dilation, False, places
+    for x, sizes, name in ((image, ((1, 1), (6, 4), (4, 2), (3, 8), (5, 3)), "2d"), (cube, ((1, 1, 1), (2, 3, 3), (3, 4, 2)), "3d")):
+        for size in sizes:
+            for part in (x, x[0]):
+                yield f"adaptive_max_pool{name}", part, size
+                out, places = getattr(torch.ops.aten, f"adaptive_max_pool{name}")(part, size)
+                yield f"adaptive_max_pool{name}_backward", floats(*out.shape), part, places
+    yield "adaptive_max_pool2d", image.to(memory_format=torch.channels_last), (6, 4)
+    yield "adaptive_max_pool2d", image.to(memory_format=torch.channels_last), (1, 1)
+
+
+def vector_calls():
+    """Distances of few rows and many, of rows that are equal; cross products along any dimension."""
+    few, many, wide = floats(2, 7, 5), floats(2, 40, 5), floats(2, 9, 70)
+    few[0, 3] = many[0, 5]
+    for p in (0.0, 1.0, 2.0, torch.inf, 3.0):
+        for a, b in ((few, many), (many, few), (few, few), (wide, wide + 0.5), (few[0], many[0])):
+            for mode in (None, 1, 2):
+                yield "_cdist_forward", a, b, p, mode
+            apart = torch.cdist(a, b, p, compute_mode="donot_use_mm_for_euclid_dist")
+            yield "_cdist_backward", floats(*apart.shape), a, b, p, apart
+        yield "dist", few, few + 0.25, p
+        yield "dist", few, floats(5), p
+    for sizes, dim in (((4, 3), -1), ((3, 5), 0), ((2, 3, 4), 1)):
+        yield "linalg_cross", floats(*sizes), floats(*sizes) - 1, dict(dim=dim)
+    sign = torch.randint(0, 2, (5, 7)) * 2.0 - 1
+    for reduction in (0, 1, 2):
+        yield "soft_margin_loss", floats(5, 7) - 1, sign, reduction
+        yield "soft_margin_loss_backward", floats(5, 7) if reduction == 0 else floats(1)[0], floats(5, 7) - 1, sign, reduction
+
+
 def hand_made():
     """By op name, as aten_calls.collect gives them."""
     torch.manual_seed(0)
     calls = {}
-    for made in (foreach_calls, optimizer_calls, batch_norm_calls, pointwise_calls, elsewhere_calls):
+    for made in (foreach_calls, optimizer_calls, batch_norm_calls, pointwise_calls, elsewhere_calls, max_pool_calls, vector_calls):
         for name, *args in made():
             kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
             calls.setdefault("aten::" + name, []).append((tuple(args), kwargs))

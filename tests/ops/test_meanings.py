@@ -19,8 +19,8 @@ SHAPES = ((0, 3), (1,), (), (7,), (33,), (3, 100))
 BACKENDS = ("native", "interpret")
 # Tensors whose sizes do not fit together make PyTorch read outside of them.
 FRAGILE = ("batch_norm", "embedding", "nll_loss", "backward", "_fused_", "scatter", "upsample", "index", "im2col", "col2im")
-# PyTorch's kernel reads weights as if they were contiguous; recorded, the op is a clone, which keeps strides.
-CONTIGUOUS = ("native_group_norm", "lift_fresh_copy")
+# PyTorch's kernel reads weights, or indices, as if they were contiguous; recorded, the op is a clone, which keeps strides.
+CONTIGUOUS = ("native_group_norm", "adaptive_max_pool3d_backward", "lift_fresh_copy")
 # They share memory with an argument and do not say so.
 UNSAFE_VIEWS = ("aten::_unsafe_view", "aten::unsafe_split")
 # Kernels are not asked for this: the caller gets his own tensor back.

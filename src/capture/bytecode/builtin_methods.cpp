@@ -201,13 +201,21 @@ bool dict_init(MethodCall& m, Result* result) {
   return dict_update_method(m, result);
 }
 
+// C takes it out of the storage: no __delitem__ of the class's own is asked, nor an OrderedDict's.
+bool has_own_delete(const MethodCall& m) {
+  return python_method(m.self.object, names().delitem) != nullptr ||
+         (PyODict_Check(m.self.object) && m.owner == &PyDict_Type);
+}
+
+bool dict_delitem(MethodCall& m, Result* result) {
+  if (m.count() != 1) return false;
+  if (has_own_delete(m)) return change(m, result);
+  return give_none(result, delete_item(&m.trace(), m.self, m.arguments[0]));
+}
+
 bool dict_pop(MethodCall& m, Result* result) {
   if (m.count() < 1 || m.count() > 2) return false;
-  // C takes it out of the storage: no __delitem__ of the class's own is asked, nor an
-  // OrderedDict's.
-  const bool has_own_delete = python_method(m.self.object, names().delitem) != nullptr ||
-                              (PyODict_Check(m.self.object) && m.owner == &PyDict_Type);
-  if (has_own_delete) return change(m, result);
+  if (has_own_delete(m)) return change(m, result);
   Result found;
   if (!dict_get(m, &found)) return false;
   if (PyErr_Occurred()) return true;
@@ -380,6 +388,7 @@ const Table& dict_methods() {
                            {"__init__", dict_init},
                            {"__getitem__", dict_getitem},
                            {"__setitem__", dict_setitem},
+                           {"__delitem__", dict_delitem},
                            {"__contains__", contains_method},
                            {"__len__", len_method},
                            {"__iter__", iter_method}};
@@ -659,7 +668,8 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
   }
   if (!c.trace.active()) return false;
   if (owner == &PyDictProxy_Type) return call_through_proxy(m, result);
-  if (is_constant_type(owner) || is_atom(m.self.object)) {
+  if (is_constant_type(owner) || is_atom(m.self.object) ||
+      is_numpy_number(Py_TYPE(m.self.object))) {
     c.trace.use(m.self);
     if (makes_match(owner, m.name)) return make_match(c, m.self, m.arguments, m.name, result);
     return c.on_constants(result);

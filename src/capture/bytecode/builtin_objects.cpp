@@ -1,5 +1,6 @@
 // Objects of C's that are not containers: functools' partial and lru_cache, locks, generators,
 // exceptions.
+#include <algorithm>
 #include <string_view>
 
 #include "capture/bytecode/builtin_call.h"
@@ -53,6 +54,30 @@ bool call_generator_method(BuiltinCall& c, Value self, std::span<const Value> ar
   return true;
 }
 
+// module.__getattribute__(name), of a module without a class of its own.
+bool read_module(BuiltinCall& c, Value module, std::span<const Value> arguments, Result* result) {
+  if (arguments.size() != 1 || c.has_keywords() || !PyModule_CheckExact(module.object) ||
+      !PyUnicode_Check(arguments[0].object))
+    return false;
+  c.trace.use(arguments[0]);
+  *result = get_attribute(&c.trace, module, arguments[0].object);
+  return true;
+}
+
+// with torch.device(...): a mode of torch functions is put on a stack and taken off it.
+bool switch_device(BuiltinCall& c, Value device, std::span<const Value> arguments,
+                   std::string_view name, Result* result) {
+  PyObject* method =
+      _PyType_Lookup(Py_TYPE(device.object), name == "__enter__" ? names().enter : names().exit);
+  if (method == nullptr || !is_fixed(method) || c.has_keywords() ||
+      !std::ranges::all_of(arguments, [](Value v) { return is_constant(v.object); }))
+    return false;
+  std::vector<Value> all{device};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  *result = call_switch(c.trace, {method, 0}, all, nullptr);
+  return true;
+}
+
 }  // namespace
 
 // function.__get__(object): a bound method.
@@ -77,9 +102,18 @@ bool makes_match(const PyTypeObject* owner, std::string_view name) {
 
 bool make_match(BuiltinCall& c, Value pattern, std::span<const Value> arguments,
                 std::string_view name, Result* result) {
+  // An object of a class of strings (torch.__version__) stands for its text as long as it is there.
+  const auto is_text = [&](const Value& v) {
+    return PyUnicode_Check(v.object) && !c.trace.is_born(v.object) && v.ref != 0;
+  };
   for (const Value& v : arguments)
-    if (!is_atom(v.object)) return false;
-  for (const Value& v : arguments) c.trace.use(v);
+    if (!is_atom(v.object) && !is_text(v)) return false;
+  for (const Value& v : arguments) {
+    if (is_atom(v.object))
+      c.trace.use(v);
+    else
+      c.trace.guard_same(v);
+  }
   result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
   if (result->object == nullptr || !is_match(result->object)) return true;
   const Object text =
@@ -102,7 +136,14 @@ bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> ar
       if (!is_constant(v.object)) return false;
     return repeat_method(c, self, arguments, name, result);
   }
+<<<<<<< HEAD
   if (type == "re.Match") return ask_match(c, self, arguments, result);
+=======
+  if (owner == &PyModule_Type && name == "__getattribute__")
+    return read_module(c, self, arguments, result);
+  if (type == "torch.device" && (name == "__enter__" || name == "__exit__"))
+    return switch_device(c, self, arguments, name, result);
+>>>>>>> 3121b4143627cac86832a37c39f7ee93319b200a
   if (owner == &PyFunction_Type && name == "__get__")
     return bind_function(c, self, arguments, result);
   const bool is_exception =
@@ -174,13 +215,34 @@ bool call_text(BuiltinCall& c, PyObject* name, Result* result) {
   return true;
 }
 
+namespace {
+
+// By which the cache finds its result: an object from outside, known by identity.
+bool is_plain_key(const Trace& trace, PyObject* object) {
+  return trace.is_tracked(object) && !trace.is_born(object) && !tensors().is_tensor(object) &&
+         Py_TYPE(object)->tp_hash == PyBaseObject_Type.tp_hash &&
+         Py_TYPE(object)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+}
+
+}  // namespace
+
 // Its result is a function of the arguments, or the cache would be wrong. The call is made again
-// for what it does to the cache.
+// for what it does to the cache. What an object gives may be another thing when it has changed and
+// the cache has lost it, unless it is nothing: logger.warning_once(text).
 bool call_cached_function(BuiltinCall& c, Result* result) {
   if (!is_cached_function(c.callee.object) || c.trace.is_born(c.callee.object)) return false;
-  for (const Value& v : c.arguments)
-    if (!is_constant(v.object)) return false;
-  for (const Value& v : c.arguments) c.trace.use(v);
+  bool has_objects = false;
+  for (const Value& v : c.arguments) {
+    if (is_constant(v.object)) continue;
+    if (!is_plain_key(c.trace, v.object)) return false;
+    has_objects = true;
+  }
+  for (const Value& v : c.arguments) {
+    if (is_constant(v.object))
+      c.trace.use(v);
+    else
+      c.trace.guard_same(v);
+  }
   c.trace.guard_same(c.callee);
   {
     const Unfollowed unfollowed(&c.trace);
@@ -194,7 +256,7 @@ bool call_cached_function(BuiltinCall& c, Result* result) {
     c.trace.stop(BreakReason::exception, "a cached function");
     return true;
   }
-  if (!is_constant(result->object)) {
+  if (!is_constant(result->object) || (has_objects && result->object != Py_None)) {
     c.trace.stop(BreakReason::unknown_object, Py_TYPE(result->object)->tp_name);
     return true;
   }

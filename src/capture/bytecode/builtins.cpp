@@ -567,6 +567,34 @@ Handler find_type(PyTypeObject* type) {
   return nullptr;
 }
 
+// np.sqrt, np.prod: in C, or Python code behind C's.
+bool is_numpy_function(PyObject* callee) {
+  const std::string_view type = Py_TYPE(callee)->tp_name;
+  return type == "numpy.ufunc" || type == "numpy._ArrayFunctionDispatcher";
+}
+
+// Text might be the name of a file.
+bool is_numeric(PyObject* object, int depth = 0) {
+  if (PyUnicode_Check(object) || PyBytes_Check(object) || depth > 4) return false;
+  if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object)) return is_constant(object);
+  for (Py_ssize_t i = 0; i < Py_SIZE(object); ++i) {
+    PyObject* item =
+        PyList_CheckExact(object) ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i);
+    if (!is_numeric(item, depth + 1)) return false;
+  }
+  return true;
+}
+
+// On numbers, and tuples and lists of such, it depends on nothing else; an array that it makes is
+// no constant.
+bool call_numpy(BuiltinCall& c, Result* result) {
+  for (const Value& v : c.arguments)
+    if (!is_numeric(v.object)) return false;
+  c.trace.guard_same(c.callee);
+  const Unfollowed unfollowed(&c.trace, false);
+  return c.on_constants(result);
+}
+
 // Types whose objects are constants, made of constants.
 bool makes_constants(PyTypeObject* type) {
   static const std::unordered_set<PyTypeObject*> table{&PyLong_Type,      &PyFloat_Type,
@@ -640,6 +668,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
   if (Py_TYPE(object) == &PyMethodDescr_Type || Py_TYPE(object) == &PyWrapperDescr_Type ||
       Py_TYPE(object) == &_PyMethodWrapper_Type)
     return call_builtin_method(c, result);
+  if (is_numpy_function(object)) return call_numpy(c, result);
   return call_cached_function(c, result);
 }
 

@@ -136,9 +136,11 @@ bool is_inspection(PyObject* function) {
   return name.starts_with("is") || name == "_has_code_flag";
 }
 
-// torch.optim asks another compiler to break its graph; to anybody else that is an empty function.
+// torch.optim asks another compiler to break its graph, caches of models tell it about their
+// tensors; to anybody else that is an empty function, and an attribute.
 bool is_graph_break(PyObject* function) {
-  return is_function_of(function, "torch._dynamo.decorators", "graph_break");
+  return is_function_of(function, "torch._dynamo.decorators", "graph_break") ||
+         is_function_of(function, "torch._dynamo.decorators", "mark_static_address");
 }
 
 // copy.copy, which does what the object's class says; deepcopy() knows objects by their addresses.
@@ -256,9 +258,28 @@ Result call_partial(Trace& trace, Value partial, std::span<const Value> argument
   return call(&trace, function, all, tuple.get());
 }
 
+<<<<<<< HEAD
 // A weak reference, or a dict's with its key.
 bool is_reference(PyObject* object) {
   return PyWeakref_CheckRef(object) && Py_TYPE(object)->tp_call == _PyWeakref_RefType.tp_call;
+=======
+// torch.jit.script(function): the function that was scripted. What it returns is what the script
+// does, but for containers: a script's are lists where Python has a torch.Size.
+Object behind_script(PyObject* callee) {
+  if (!std::string_view(Py_TYPE(callee)->tp_name).ends_with("ScriptFunction")) return {};
+  Object function = Object::steal(PyObject_GetAttrString(callee, "_torchdynamo_inline"));
+  const Object schema = Object::steal(PyObject_GetAttrString(callee, "schema"));
+  const Object text = Object::steal(schema ? PyObject_Str(schema.get()) : nullptr);
+  PyErr_Clear();
+  if (!function || !PyFunction_Check(function.get()) || !text) return {};
+  const std::string whole = text_of(text.get());
+  const size_t arrow = whole.rfind("->");
+  static constexpr std::string_view kPlain[] = {"-> Tensor", "-> int", "-> float", "-> bool"};
+  const bool is_plain =
+      arrow != std::string::npos &&
+      std::ranges::find(kPlain, std::string_view(whole).substr(arrow)) != std::end(kPlain);
+  return is_plain ? function : Object();
+>>>>>>> 3121b4143627cac86832a37c39f7ee93319b200a
 }
 
 // ref(): what it leads to, which nothing but the reference itself says.
@@ -565,6 +586,11 @@ Result call(Trace* trace, Value callee, std::span<const Value> arguments, PyObje
   if (is_reference(object) && arguments.empty() && trace->is_tracked(object))
     return call_reference(*trace, callee);
   if (is_partial(object)) return call_partial(*trace, callee, arguments, keywords);
+  if (const Object script = behind_script(object); script && trace->is_tracked(object)) {
+    trace->guard_same(callee);
+    trace->hold(script.get());
+    return call(trace, {script.get(), 0}, arguments, keywords);
+  }
   Object function, bound;
   if (unwrap_compiled(object, &function, &bound))
     return call_compiled(*trace, callee, function.get(), bound.get(), arguments, keywords);

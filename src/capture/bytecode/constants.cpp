@@ -1,6 +1,7 @@
 // Which objects are the same in every call if they are equal.
 #include "capture/bytecode/constants.h"
 
+#include <cstring>
 #include <string_view>
 #include <unordered_set>
 
@@ -75,8 +76,20 @@ bool is_device(PyObject* object) {
   return std::string_view(Py_TYPE(object)->tp_name) == "torch.device";
 }
 
+// numpy's own types are in C, and no class that Python code makes is one of them.
+bool is_numpy_number(const PyTypeObject* type) {
+  static const std::unordered_set<std::string_view> numbers{
+      "numpy.float16", "numpy.float32", "numpy.float64",   "numpy.int8",      "numpy.int16",
+      "numpy.int32",   "numpy.int64",   "numpy.uint8",     "numpy.uint16",    "numpy.uint32",
+      "numpy.uint64",  "numpy.bool",    "numpy.bool_",     "numpy.longlong",  "numpy.ulonglong",
+      "numpy.intc",    "numpy.uintc",   "numpy.complex64", "numpy.complex128"};
+  return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::strncmp(type->tp_name, "numpy.", 6) == 0 &&
+         numbers.contains(type->tp_name);
+}
+
 bool is_shared(PyObject* object) {
-  return is_atom(object) || (PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == 0);
+  return is_atom(object) || (PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == 0) ||
+         is_numpy_number(Py_TYPE(object));
 }
 
 bool is_constant_set(PyObject* set) {
@@ -123,7 +136,7 @@ bool is_constant(PyObject* object) {
     const auto* slice = reinterpret_cast<PySliceObject*>(object);
     return is_constant(slice->start) && is_constant(slice->stop) && is_constant(slice->step);
   }
-  return PyRange_Check(object);
+  return PyRange_Check(object) || is_numpy_number(Py_TYPE(object));
 }
 
 bool is_cached_function(PyObject* object) {

@@ -10,7 +10,7 @@ namespace smelt::bytecode {
 bool is_atom(PyObject* object);
 // Types, functions, builtins, modules, code, dtypes, enum members...: known by identity.
 bool is_fixed(PyObject* object);
-// An atom, a fixed object, or an exact tuple, frozenset or slice of such.
+// An atom, a fixed object, a number of numpy's, or an exact tuple, frozenset or slice of such.
 bool is_constant(PyObject* object);
 
 // None, a bool, Ellipsis, NotImplemented.
@@ -22,6 +22,8 @@ bool is_device(PyObject* object);
 // Of a constant: code makes it anew, so that it has an identity of its own. (That of a number or a
 // str is of no interest: CPython itself keeps some of them and makes others again.)
 bool is_compound(PyObject* constant);
+// numpy.float64 and the like: constants that are known by value.
+bool is_numpy_number(const PyTypeObject* type);
 // A set or frozenset with nothing but constants in it.
 bool is_constant_set(PyObject* set);
 

@@ -1,5 +1,6 @@
 // contextvars.ContextVar: what a trace sets is done again by each cached call, and what it has set
 // itself it may read.
+#include <algorithm>
 #include <string_view>
 
 #include "capture/bytecode/operations.h"
@@ -8,6 +9,23 @@ namespace smelt::bytecode {
 namespace {
 
 bool is_context_var(PyObject* object) { return Py_TYPE(object) == &PyContextVar_Type; }
+
+// What the caller has set: a guard, if it is a constant.
+bool read_outer(Trace& trace, Value callee, std::span<const Value> arguments, Result* result) {
+  if (!std::ranges::all_of(arguments.subspan(1), [](Value v) { return is_constant(v.object); }))
+    return false;
+  const Object value = Object::steal(call_plainly(callee.object, arguments, nullptr));
+  PyErr_Clear();
+  if (!value || !is_constant(value.get())) return false;
+  trace.guard_same(arguments[0]);
+  for (const Value& v : arguments.subspan(1)) trace.use(v);
+  const Object asked = Object::steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
+  for (size_t i = 0; i < arguments.size(); ++i)
+    PyTuple_SET_ITEM(asked.get(), static_cast<Py_ssize_t>(i), Py_NewRef(arguments[i].object));
+  trace.guard_reading(callee.object, asked.get(), value.get());
+  *result = {Py_NewRef(value.get()), 0};
+  return true;
+}
 
 }  // namespace
 
@@ -21,8 +39,7 @@ bool call_context_var(Trace* trace, Value callee, std::span<const Value> argumen
   PyObject* var = arguments[0].object;
   const auto set = trace->context_values.find(var);
   if (name == "get") {
-    // Else it depends on what the caller has set.
-    if (set == trace->context_values.end()) return false;
+    if (set == trace->context_values.end()) return read_outer(*trace, callee, arguments, result);
     PyObject* value = call_plainly(callee.object, arguments, nullptr);
     if (value != nullptr && value != set->second.object) {
       trace->stop(BreakReason::c_function, "ContextVar.get");

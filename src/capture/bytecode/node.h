@@ -114,6 +114,13 @@ struct DistinctGuard {
   std::vector<Ref> changed, others;
 };
 
+// function(*arguments), C code that only looks at some state, gave a value: a constant.
+struct Reading {
+  Object function;
+  Object arguments;  // a tuple
+  Object value;
+};
+
 // An input of a step: a node, or a constant.
 struct Operand {
   Ref ref = 0;
@@ -172,7 +179,8 @@ struct TraceResult {
   std::vector<TypeLookup> lookups;
   std::vector<AliasGuard> aliases;
   std::vector<DistinctGuard> distinct;
-  std::vector<Step> steps;  // those that matter
+  std::vector<Reading> readings;  // at the start
+  std::vector<Step> steps;        // those that matter
   Exit exit;
   Ambient ambient;                         // at the start
   std::unique_ptr<TensorProgram> program;  // nullptr: no tensor op

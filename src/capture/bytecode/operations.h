@@ -114,6 +114,14 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
                 Result* result);
 // tensor.item()
 Result read_number(Trace& trace, Value tensor);
+// A tensor whose contents are the same in each call.
+bool is_fixed_tensor(Trace& trace, Value tensor);
+// PyTorch's state is changed by a C function, which each cached call calls again.
+Result call_switch(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* names);
+// torch_state.cpp: functions of torch._C that read or set what no op on this machine depends on.
+// False: it is none of these.
+bool call_state(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* names,
+                Result* result);
 // Methods of contextvars.ContextVar: context_vars.cpp; the same.
 bool call_context_var(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names,
                       Result* result);

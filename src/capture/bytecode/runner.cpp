@@ -247,6 +247,7 @@ std::string RootRunner::why_missed(int offset) const {
   const auto found = root_.segments.at.find(offset);
   if (found == root_.segments.at.end() || found->second.empty()) return {};
   std::string reason = found->second.front()->guards().explain(frame_.slots(), used_slots());
+  if (reason.empty()) reason = found->second.front()->state_difference();
   return reason.empty() ? "a number that was read from a tensor decided otherwise" : reason;
 }
 

@@ -2,8 +2,10 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
+#include "capture/bytecode/constants.h"
 #include "capture/bytecode/object.h"
 
 #if PY_VERSION_HEX >= 0x030D0000
@@ -16,6 +18,22 @@ namespace {
 
 bool same_bits(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+// Of numpy's numbers.
+bool same_bytes(PyObject* a, PyObject* b) {
+  Py_buffer first, second;
+  bool same = false;
+  if (PyObject_GetBuffer(a, &first, PyBUF_SIMPLE) == 0) {
+    if (PyObject_GetBuffer(b, &second, PyBUF_SIMPLE) == 0) {
+      same = first.len == second.len &&
+             std::memcmp(first.buf, second.buf, static_cast<size_t>(first.len)) == 0;
+      PyBuffer_Release(&second);
+    }
+    PyBuffer_Release(&first);
+  }
+  PyErr_Clear();
+  return same;
 }
 
 bool same_tuple(PyObject* a, PyObject* b) {
@@ -99,6 +117,7 @@ bool same_value(PyObject* a, PyObject* b) {
   if (type == &PyFrozenSet_Type) return same_frozensets(a, b);
   if (type == &PySlice_Type) return same_slice(a, b);
   if (type == &PyRange_Type) return same_range(a, b);
+  if (is_numpy_number(type)) return same_bytes(a, b);
   return is_device(type) && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
 }
 

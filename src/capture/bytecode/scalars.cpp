@@ -455,9 +455,8 @@ bool is_passed_check(Trace& trace, Value tensor, LogValue logged) {
 
 // Whether a branch on a tensor is taken for what it was. To end a training step in the middle costs
 // more than to guess, a counter or flag (of averages, of a first call) is most often what it was,
-// and so is what positions and masks are like; but a forward pass alone that checks something is
-// left to autograd op by op. A loop until some numbers are such and such is not rolled out by
-// guesses.
+// and so is what positions and masks are like. A loop until some numbers are such and such is not
+// rolled out by guesses.
 bool is_guessed(Trace& trace, Value tensor) {
   if (!trace.speculates) return false;
   if (trace.has_backward) return true;
@@ -465,7 +464,7 @@ bool is_guessed(Trace& trace, Value tensor) {
   if (logged < 0) return false;
   const TensorLog& log = trace.log();
   if (log.is_single(logged)) return trace.may_guess_here(1000);  // one for each parameter
-  if (log.makes_gradients() && !trace.is_step()) return false;
+  if (log.has_saved_hooks()) return false;  // they would see the run that turns out to be none
   if (is_passed_check(trace, tensor, logged)) return trace.may_guess_here(100);
   return log.is_whole(logged) && trace.may_guess_here(8);
 }
@@ -475,11 +474,16 @@ bool is_guessed(Trace& trace, Value tensor) {
 int truth(Trace* trace, Value value) {
   if (!is_following(trace)) return PyObject_IsTrue(value.object);
   if (is_tensor(value.object)) {
+    if (is_fixed_tensor(*trace, value)) {
+      const Unfollowed unfollowed(trace, false);
+      return PyObject_IsTrue(value.object);
+    }
     if (is_guessed(*trace, value)) {
       trace->has_guessed_flag = trace->has_guessed_flag || !trace->has_backward;
       const Result number = read_number(*trace, value);
       const Object held = Object::steal(number.object);
-      return held ? truth(trace, {held.get(), number.ref}) : -1;
+      if (held) return truth(trace, {held.get(), number.ref});
+      PyErr_Clear();  // it has no truth either, for which there is another message
     }
     trace->stop(BreakReason::tensor_branch, "");
     return PyObject_IsTrue(value.object);

@@ -7,6 +7,7 @@
 #include "capture/bytecode/guard_instructions.h"
 #include "capture/bytecode/lazy_elements.h"
 #include "capture/bytecode/replay.h"
+#include "capture/bytecode/same_value.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -68,8 +69,28 @@ void Segment::give_out_registers() {
   }
 }
 
+const Reading* Segment::changed_reading() const {
+  for (const Reading& reading : result_.readings) {
+    const Object now =
+        Object::steal(PyObject_Call(reading.function.get(), reading.arguments.get(), nullptr));
+    if (!now) PyErr_Clear();
+    if (!now || !same_value(now.get(), reading.value.get())) return &reading;
+  }
+  return nullptr;
+}
+
+std::string Segment::state_difference() const {
+  const Reading* changed = changed_reading();
+  if (changed == nullptr) return {};
+  const Object name = Object::steal(PyObject_GetAttrString(changed->function.get(), "__name__"));
+  PyErr_Clear();
+  return (name ? text_of(name.get()) : "a function") + "() gave " + show(changed->value.get()) +
+         ", gives something else";
+}
+
 Segment::Outcome Segment::run(PyObject** slots, size_t count, PyObject** value) {
   if (!has_same_slots(slots, count) || tensors().ambient() != result_.ambient) return Outcome::miss;
+  if (changed_reading() != nullptr) return Outcome::miss;
   Registers registers(registers_);
   if (!guards_.check(slots, count, registers.data())) return Outcome::miss;
   if (!result_.program_scalars.empty() && !scalars_fit(registers.data())) return Outcome::retry;

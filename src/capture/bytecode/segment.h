@@ -40,11 +40,16 @@ class Segment {
   bool guesses = false;          // about what is in tensors
   std::optional<Break> ends_at;  // the break in front of which it ends
 
+  // "torch's get_num_threads gives something else"; empty: all state that was looked at is the
+  // same.
+  std::string state_difference() const;
+
   int traverse(visitproc visit, void* arg) const;
   void clear();
 
  private:
   bool has_same_slots(PyObject* const* slots, size_t count) const;
+  const Reading* changed_reading() const;  // nullptr: all are as they were
   TraceResult result_;  // without nodes and guards: the guard program has what it needs of them
   GuardProgram guards_;
   // Registers: the guards' wanted nodes, the program's outputs, the steps' results.

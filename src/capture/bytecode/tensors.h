@@ -95,8 +95,10 @@ class TensorLog {
   virtual bool is_single(LogValue value) const = 0;
   // Computed from whole numbers and truth values alone: positions, tokens, masks.
   virtual bool is_whole(LogValue value) const = 0;
-  // Ops that are called now may have gradients.
-  virtual bool makes_gradients() const = 0;
+  // Somebody is told of each tensor that ops keep for a backward pass: hooks on saved tensors.
+  virtual bool has_saved_hooks() const = 0;
+  // What is in it is the same in each call: it depends on numbers and sizes that are guarded.
+  virtual bool is_fixed(LogValue value) const = 0;
   // It tells of all elements of a tensor that something holds, or of none that it does: a check
   // that was passed, if this is its truth.
   virtual bool is_check(LogValue value, bool truth) const = 0;

@@ -86,13 +86,9 @@ const Set kAmbientReaders{"is_grad_enabled",
                           "_is_torch_function_all_disabled",
                           "_len_torch_function_stack",
                           "_len_torch_dispatch_stack",
-                          "_get_cudnn_enabled",
                           "_get_mkldnn_enabled",
                           "_get_flash_sdp_enabled",
                           "_get_math_sdp_enabled",
-                          "_get_mem_efficient_sdp_enabled",
-                          "_get_cudnn_sdp_enabled",
-                          "_get_overrideable_sdp_enabled",
                           "_is_any_autocast_enabled",
                           "is_anomaly_enabled",
                           "_are_functorch_transforms_active",
@@ -109,8 +105,6 @@ const Set kAmbientReaders{"is_grad_enabled",
                           "promote_types",
                           "result_type",
                           "can_cast",
-                          "_get_cudnn_benchmark",
-                          "_get_cudnn_deterministic",
                           "_get_max_operator_version",
                           "_dispatch_has_kernel",
                           "_saved_tensors_hooks_get_disabled_error_message",
@@ -123,8 +117,7 @@ const Set kAmbientWriters{
     "set_autocast_dtype",         "set_autocast_cpu_dtype",     "set_autocast_gpu_dtype",
     "set_autocast_cache_enabled", "autocast_increment_nesting", "autocast_decrement_nesting",
     "clear_autocast_cache",       "set_grad_enabled",           "_set_sdp_use_flash",
-    "_set_sdp_use_mem_efficient", "_set_sdp_use_math",          "_set_sdp_use_cudnn",
-    "_set_sdp_use_overrideable",  "set_anomaly_enabled",        "_saved_tensors_hooks_disable",
+    "_set_sdp_use_math",          "set_anomaly_enabled",        "_saved_tensors_hooks_disable",
     "_saved_tensors_hooks_enable"};
 // Modules whose functions do nothing but call ops.
 const Set kOpModules{"torch._C._nn",      "torch._C._fft",    "torch._C._linalg",
@@ -227,6 +220,13 @@ Kind classify(PyObject* callee) {
   return Kind::none;
 }
 
+// The elements of a tensor that is the same in each call.
+Result read_elements(Trace& trace, Value callee, std::span<const Value> arguments) {
+  const Unfollowed unfollowed(&trace, false);
+  PyObject* result = call_plainly(callee.object, arguments, nullptr);
+  return {result, result == nullptr ? 0 : trace.adopt(result)};
+}
+
 Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arguments,
                PyObject* keywords) {
   if (PyCFunction_Check(callee.object)) {
@@ -258,10 +258,20 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
     result = call_plainly(callee.object, arguments, keywords);
   }
   if (result != nullptr && is_atom(result))
-    if (const auto number = trace.log().take_number(position); number && trace.active())
-      return {result, trace.number(result, *number)};
+    if (const auto number = trace.log().take_number(position); number && trace.active()) {
+      const bool is_known = !arguments.empty() && is_fixed_tensor(trace, arguments[0]);
+      return {result, is_known ? 0 : trace.number(result, *number)};
+    }
   trace.check_log();
   return {result, result == nullptr ? 0 : trace.adopt(result)};
+}
+
+}  // namespace
+
+bool is_fixed_tensor(Trace& trace, Value tensor) {
+  if (!tensors().is_tensor(tensor.object)) return false;
+  const LogValue logged = trace.log().value_of(tensor.object);
+  return logged >= 0 && trace.log().is_fixed(logged);
 }
 
 // Done again by each cached call behind its tensor ops, of which the log knows under what they ran.
@@ -280,6 +290,8 @@ Result call_switch(Trace& trace, Value callee, std::span<const Value> arguments,
   if (result == nullptr) trace.stop(BreakReason::exception, "a change of PyTorch's state");
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
+
+namespace {
 
 // __enter__ or __exit__ of an inference mode that the trace made.
 bool switches_inference(Trace& trace, std::string_view name, std::span<const Value> arguments) {
@@ -371,6 +383,12 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
       }
       if (name == "_make_subclass" && make_parameter(*trace, callee, arguments, keywords, result))
         return true;
+      if (call_state(*trace, callee, arguments, keywords, result)) return true;
+      if (name == "tolist" && arguments.size() == 1 && keywords == nullptr &&
+          is_fixed_tensor(*trace, arguments[0])) {
+        *result = read_elements(*trace, callee, arguments);
+        return true;
+      }
       if (changes_autograd(name) && Py_TYPE(callee.object) == &PyMethodDescr_Type) {
         *result = call_on_graph(*trace, callee, arguments, keywords);
         return true;

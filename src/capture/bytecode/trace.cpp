@@ -155,6 +155,9 @@ Ref Trace::constant_node(PyObject* object) {
 
 Ref Trace::parent_ref(Value parent) {
   if (const Ref known = ref_of(parent.object)) return known;
+  // A namespace is what it is as long as its function or module is; nothing says so of others.
+  if (parent.ref == 0 && !is_constant(parent.object) && !PyDict_CheckExact(parent.object))
+    stop(BreakReason::unknown_object, Py_TYPE(parent.object)->tp_name);
   return parent.ref != 0 ? parent.ref : constant_node(parent.object);
 }
 

@@ -92,6 +92,10 @@ class Trace {
   void guard_truth(Value value, bool truth);  // atoms and lazy scalars; containers by length
   void guard_function(Value function);
   void guard_alias(Value a, Value b, bool same);
+  // C code that looks at some state and calls no Python code gave a constant. has_read(): it has
+  // been asked before.
+  void guard_reading(PyObject* function, PyObject* arguments, PyObject* value);
+  bool has_read(PyObject* function, PyObject* arguments) const;
 
   // -- computing; all operands atoms. Folded (0) if none of them has a ref.
   Ref scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result);
@@ -216,7 +220,8 @@ class Trace {
   std::unordered_set<PyObject*> views;         // mapping proxies of classes, which are guarded
   bool opens_iterators = true;                 // open_iterator()
   size_t opened_iterators = 0;
-  bool bans_saved_hooks = false;  // it has forbidden saved tensor hooks itself
+  bool bans_saved_hooks = false;                  // it has forbidden saved tensor hooks itself
+  std::unordered_set<const void*> changed_state;  // groups of torch_state.cpp that it has changed
 
  private:
   Ref add(Node node);
@@ -268,6 +273,7 @@ class Trace {
   std::vector<AbsentKey> absent_;
   std::vector<TypeLookup> lookups_;
   std::vector<AliasGuard> aliases_;
+  std::vector<Reading> readings_;
   std::vector<GuardEntry> guards_;
   std::vector<Step> steps_;
   Ambient ambient_;

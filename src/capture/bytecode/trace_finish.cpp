@@ -1,6 +1,7 @@
 // How a trace becomes the data of a segment: what happened up to its last good point, less what
 // nobody needs.
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -24,10 +25,15 @@ size_t changed_by(const Step& step) {
   return is_method ? 1 : 0;
 }
 
-// torch._C._set_grad_enabled(False) and the like.
+// torch._C._set_grad_enabled(False) and the like, and torch.device.__enter__.
 bool is_switch(const Step& step) {
+  const auto is_function = [](PyObject* callee) {
+    return PyCFunction_Check(callee) ||
+           (Py_TYPE(callee) == &PyMethodDescr_Type &&
+            std::string_view(PyDescr_TYPE(callee)->tp_name) == "torch.device");
+  };
   return step.kind == StepKind::call && step.inputs[0].ref == 0 &&
-         PyCFunction_Check(step.inputs[0].constant.get()) &&
+         is_function(step.inputs[0].constant.get()) &&
          std::ranges::all_of(step.inputs, [](const Operand& input) { return input.ref == 0; });
 }
 
@@ -151,6 +157,7 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   lookups_.resize(position.lookups);
   aliases_.resize(position.aliases);
   guards_.resize(position.guards);
+  readings_.resize(position.readings);
 
   TraceResult result;
   result.exit = std::move(exit);
@@ -171,6 +178,7 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   result.absent = std::move(absent_);
   result.lookups = std::move(lookups_);
   result.aliases = std::move(aliases_);
+  result.readings = std::move(readings_);
   drop_unneeded_steps(result);
   add_distinctness(result);
   if (!make_program(result, position, request)) return std::nullopt;

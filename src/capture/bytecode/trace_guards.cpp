@@ -1,4 +1,7 @@
 // What a run depended on, so that a cached call can ask for it.
+#include <algorithm>
+
+#include "capture/bytecode/same_value.h"
 #include "capture/bytecode/trace.h"
 
 namespace smelt::bytecode {
@@ -108,6 +111,17 @@ void Trace::guard_alias(Value a, Value b, bool same) {
   const Ref first = value(a.object, a.ref).ref, second = value(b.object, b.ref).ref;
   if (is_path(first) && is_path(second) && first != second)
     aliases_.push_back({first, second, same});
+}
+
+bool Trace::has_read(PyObject* function, PyObject* arguments) const {
+  return std::ranges::any_of(readings_, [&](const Reading& known) {
+    return known.function.get() == function && same_value(known.arguments.get(), arguments);
+  });
+}
+
+void Trace::guard_reading(PyObject* function, PyObject* arguments, PyObject* value) {
+  if (!active() || has_read(function, arguments)) return;
+  readings_.push_back({Object::share(function), Object::share(arguments), Object::share(value)});
 }
 
 void Trace::use(Value v) {

@@ -19,7 +19,9 @@
 #include <algorithm>
 
 #include "capture/dispatch/each_tensor.h"
+#include "capture/dispatch/grad_ops.h"
 #include "capture/dispatch/keys.h"
+#include "capture/dispatch/opaque_call.h"
 
 namespace smelt {
 namespace {
@@ -173,6 +175,29 @@ bool OpLog::is_single(LogValue value) const {
 bool OpLog::is_whole(LogValue value) const {
   return is_made_of(value, [](const LoggedTensor& tensor) {
     return c10::isIntegralType(tensor.dtype, /*includeBool=*/true);
+  });
+}
+
+bool OpLog::is_fixed(LogValue value) const {
+  const auto gives_the_same = [](const LogItem& item) {
+    return !item.random && item.scalars.empty() && item.written.empty() && !item.op->is_custom &&
+           item.op != &opaque_op() && !is_grad_op(*item.op) &&
+           item.op->name.str().find("empty") == std::string::npos;
+  };
+  const auto is_written = [&](int32_t memory) {
+    return std::ranges::any_of(items_, [&](const LogItem& item) {
+      return std::ranges::any_of(item.written,
+                                 [&](LogValue to) { return values_[to].memory == memory; });
+    });
+  };
+  return is_made_of(value, [&](const LoggedTensor& tensor) {
+    if (tensor.kind == LoggedTensor::Kind::input || tensor.inner || !tensor.device.is_cpu() ||
+        is_input_memory(tensor.memory))
+      return false;
+    if (tensor.kind == LoggedTensor::Kind::result &&
+        (tensor.item >= items_.size() || !gives_the_same(items_[tensor.item])))
+      return false;
+    return !is_written(tensor.memory);
   });
 }
 

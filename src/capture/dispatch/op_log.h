@@ -21,103 +21,13 @@
 
 #include "capture/dispatch/grad_ops.h"
 #include "capture/dispatch/log_facts.h"
+#include "capture/dispatch/log_items.h"
 #include "capture/dispatch/op_ambient.h"
 #include "capture/dispatch/op_info.h"
 #include "capture/dispatch/opaque_call.h"
 #include "capture/dispatch/stand_ins.h"
 
 namespace smelt {
-
-using LogValue = int32_t;  // a tensor of the log; -1: none
-
-// Why running the log would not be a faithful repetition. The op itself was computed.
-struct OpTrouble {
-  enum class Kind : uint8_t {
-    foreign_tensor,  // an argument that is neither input nor result
-    data_dependent,  // a host value or a shape that depends on contents
-    subclass,        // __torch_dispatch__
-    transform,       // functorch
-    autograd,        // the autograd graph was changed around the dispatcher, or is being run
-    memory,          // a tensor's storage was given or exchanged
-    argument,        // an argument or result that can't be kept
-  };
-  Kind kind;
-  std::string detail;  // the op, usually
-};
-
-// Tensors of an argument: its place and the values in it.
-struct LogSlot {
-  uint32_t argument = 0;
-  bool is_list = false;
-  bool is_optional_list = false;
-  std::vector<LogValue> values;  // -1: an undefined or absent one
-};
-
-struct LogItem;
-struct LoggedTensor;
-
-// What a hook made of a gradient while a backward pass ran, or the backward of a custom function of
-// several. Its ops are the pass's, not the log's.
-struct LogHook {
-  LogValue tensor = -1;           // whose gradient it was given; -1: a custom function's
-  size_t function = 0;            // of a custom function: the item that called it
-  std::vector<LogValue> grads;    // those gradients; -1: none
-  std::vector<LogValue> results;  // what took their place: of a function one for each argument
-  std::vector<LogItem> items;
-};
-
-// A custom autograd function whose forward was followed.
-struct LogFunction {
-  NodePtr node;
-  std::vector<LogItem> items;     // of its forward; nobody outside sees what they make
-  std::vector<LogValue> inputs;   // one for each argument; -1: it is no tensor
-  std::vector<LogValue> outputs;  // as its forward made them
-  std::vector<bool> differentiable;
-  bool materializes = true;  // its backward is given zeros where no gradient came
-};
-
-struct LogItem {
-  const OpInfo* op = nullptr;
-  std::vector<c10::IValue> arguments;  // without the tensors in slots
-  std::vector<LogSlot> slots;
-  std::vector<LogScalar> scalars;
-  std::vector<LogValue> results;  // one per tensor returned; -1: undefined
-  std::vector<LogValue> written;  // whose memory or metadata the op changes
-  bool quiet = false;             // and says nothing of it in its schema
-  int32_t number = -1;            // of an op that gives a number: its place among those
-  int32_t ambient = 0;
-  bool random = false;
-  std::vector<LogHook> hooks;   // of a backward pass, in the order in which they were called
-  bool registers_hook = false;  // on a result of the log; the passes that call it have it
-  std::shared_ptr<const LogFunction> function;  // of a call that can be written down as ops
-};
-
-// What is taken of the values of the log, as an argument of the pass that calls hooks or of the
-// call of a function.
-LogSlot hook_uses(const std::vector<LogHook>& hooks, uint32_t argument,
-                  const std::vector<LoggedTensor>& values);
-LogSlot function_uses(const LogFunction& function, uint32_t argument,
-                      const std::vector<LoggedTensor>& values);
-
-struct LoggedTensor {
-  enum class Kind : uint8_t { input, constant, result };
-  Kind kind = Kind::result;
-  int32_t memory = 0;  // equal for tensors that share storage; 0: not known
-  size_t item = 0;     // of a result: the op that made it
-  bool requires_grad = false;
-  bool dynamic = false;  // its shape depends on contents: it may be handed on, but not looked at
-  bool retains_grad = false;
-  bool inner = false;  // made in the forward of a custom function, and known to its backward alone
-  bool apart = false;  // changes of it do not count as changes of others on its memory: `.data`
-  uint32_t version = 0;
-  c10::ScalarType dtype = c10::ScalarType::Undefined;
-  c10::Device device = c10::kCPU;
-  std::vector<int64_t> sizes, strides;
-  c10::weak_intrusive_ptr<c10::TensorImpl> impl;
-  at::Tensor constant;
-
-  explicit LoggedTensor(c10::weak_intrusive_ptr<c10::TensorImpl> weak) : impl(std::move(weak)) {}
-};
 
 class OpLog {
  public:
@@ -209,6 +119,9 @@ class OpLog {
   bool is_whole(LogValue value) const;
   // all() that is true, or any() that is not.
   bool is_check(LogValue value, bool truth) const;
+  // Made of numbers of the program text and of sizes alone, by ops that give the same each time:
+  // what is in it is no matter of the inputs.
+  bool is_fixed(LogValue value) const;
   // The log holds for runs in which the number is true, or is not.
   void expect(ScalarId number, const c10::Scalar& seen, bool truth);
 

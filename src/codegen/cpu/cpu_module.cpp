@@ -19,7 +19,7 @@ namespace {
 
 // A kernel with its code. Kept so that the assembly can be shown when someone asks.
 struct Compiled {
-  loops::Kernel source;
+  loops::Kernel source;  // as it was planned
   CpuOptions options;
   CpuKernel kernel;
   std::shared_ptr<const cpu::MachineCode> code;
@@ -97,14 +97,14 @@ void emit(const loops::Kernel& kernel, const cpu::Plan& plan, const CpuOptions& 
 std::shared_ptr<const Compiled> compile_one(const loops::Kernel& kernel,
                                             const CpuOptions& options) {
   auto compiled = std::make_shared<Compiled>();
-  compiled->source = kernel;
+  compiled->source = cpu::kernel_to_plan(kernel, options, cpu::host_target());
   compiled->options = options;
-  const cpu::Plan plan = cpu::make_plan(kernel, options, cpu::host_target());
+  const cpu::Plan plan = cpu::make_plan(compiled->source, options, cpu::host_target());
   cpu::TargetLease lease;
   llvm::LLVMContext context;
   llvm::Module module("kernel", context);
   set_target(module, lease.machine());
-  emit(kernel, plan, options, module, "kernel");
+  emit(compiled->source, plan, options, module, "kernel");
   compiled->code = cpu::generate_code(module, lease.machine());
   const auto function = [&](const std::string& name) {
     return reinterpret_cast<CpuFunction>(compiled->code->find(name));

@@ -40,10 +40,12 @@ struct Scope {
 
 // How an access moves with the vector dimension.
 struct Access {
-  enum class Walk : uint8_t { uniform, contiguous, strided, scattered };
+  enum class Walk : uint8_t { uniform, contiguous, strided, rows, scattered };
   Walk walk = Walk::uniform;
   Value* pointer = nullptr;  // of the first lane of the first pack (scattered: without `offsets`)
-  Value* stride = nullptr;   // strided: in elements
+  Value* stride = nullptr;   // strided, rows: in elements
+  int row = 0;               // rows: lanes of one
+  bool along = false;        // rows: its elements are neighbours, or all the same
   Parts offsets;             // scattered: in elements, per pack
 };
 
@@ -55,8 +57,9 @@ struct Accumulator {
   };
   llvm::SmallVector<Slot, 4> packs;
   Slot scalar;
-  llvm::SmallVector<Slot, 4>
-      totals;  // per pack, of the chunks before; empty where there is one only
+  // Of a sum in chunks: per level, and per pack, of the chunks before; empty where there is one
+  // only.
+  std::vector<llvm::SmallVector<Slot, 4>> totals;
 };
 struct Found {
   Value* value = nullptr;
@@ -78,6 +81,12 @@ class Emitter {
   struct Range {
     Value *begin, *end;
     int64_t multiple;  // a known divisor of end - begin
+  };
+  using RangeBody = llvm::function_ref<void(const Range&)>;
+  // The lengths of chunks that a dimension is walked in, ascending, and the level of the first.
+  struct Chunks {
+    std::vector<int64_t> lengths;
+    size_t level = 0;
   };
 
   llvm::ConstantInt* number(int64_t n) { return ir_.getInt64(static_cast<uint64_t>(n)); }
@@ -107,9 +116,15 @@ class Emitter {
   void emit_inner_loops(const loops::Stage& stage, int dim);
   void emit_innermost_loop(const loops::Stage& stage);
   int innermost_dim() const;
-  int64_t chunk_of(const loops::Stage& stage) const;
   void emit_body(const loops::Stage& stage);
   void guarded(Body body);
+
+  // chunks.cpp
+  void plan_chunks(const loops::Stage& stage);
+  void in_chunks(const loops::Stage& stage, int dim, const Range& range, RangeBody body);
+  void in_chunks(const loops::Stage& stage, int dim, size_t chunks, const Range& range,
+                 RangeBody body);
+  void close_chunk(const loops::Stage& stage, size_t level);
 
   // values.cpp
   int depth() const { return static_cast<int>(scopes_.size()) - 1; }
@@ -145,6 +160,10 @@ class Emitter {
   Value* buffer_pointer(int32_t slot);
   Value* pack_pointer(const Access& access, llvm::Type* element, int pack);
   Value* lane_offsets(const Access& access, int pack);
+  bool walks_rows(const Inst& inst, Access& access);
+  Value* row_pointer(const Access& access, llvm::Type* element, int pack, int row);
+  Value* load_rows(const Access& access, llvm::Type* element, int pack);
+  void store_rows(const Access& access, llvm::Type* element, int pack, Value* value);
   Parts emit_load(Val value);
   Value* load_part(const Inst& inst, const Access& access, int pack);
   void emit_store(const Inst& inst);
@@ -162,6 +181,7 @@ class Emitter {
   // slices.cpp
   Value* partial_pointer(Val value, bool position, Value* slice, int pack);
   void store_slice(Val value);
+  Found load_slice(Val value, Value* slice, int pack);
   void combine_slices(const loops::Stage& stage);
 
   // accumulate.cpp
@@ -171,14 +191,15 @@ class Emitter {
   void emit_scan(Val value);
 
   // reductions.cpp
-  void open_accumulator(Val value, bool in_chunks, bool by_scalars);
-  void close_chunk(const loops::Stage& stage);
+  void open_accumulator(Val value, bool by_scalars);
   void accumulate(Val value);
   void close_accumulator(Val value);
   llvm::SmallVector<Found, 4> reduced(Val value);
   Found read_slot(const Accumulator::Slot& slot);
   Value* reduced_result(const Found& found);
   Accumulator::Slot new_slot(const Inst& inst, int lanes);
+  void clear_slot(const Inst& inst, const Accumulator::Slot& slot, int lanes);
+  void combine_into(const Inst& inst, const Found& item, const Accumulator::Slot& slot);
   Value* identity(const Inst& inst, int lanes);
   Found combine(const Inst& inst, Found item, Found so_far);
   Found across_lanes(const Inst& inst, Found found);
@@ -206,6 +227,8 @@ class Emitter {
   int depth_of_bit_[64] = {};
   std::vector<Value*> dim_value_;  // of the vector dimension: the first lane's
   std::map<Val, Accumulator> accumulators_;
+  std::vector<Chunks> chunks_;  // by dimension, of the stage being written
+  size_t levels_ = 0;           // of chunks, in that stage
 
   // The loop step being written.
   int lanes_ = 1, packs_ = 1;

@@ -132,33 +132,17 @@ void Emitter::guarded(Body body) {
 }
 
 void Emitter::emit_inner_stage(const loops::Stage& stage) {
-  const bool in_chunks = chunk_of(stage) > 0;
+  plan_chunks(stage);
   const bool scans = has_scan(kernel_, stage);
   for (Val v = stage.begin; v < stage.end; ++v)
     if (kernel_.insts[v].op == Op::reduce || kernel_.insts[v].op == Op::scan)
-      open_accumulator(v, in_chunks, scans);
+      open_accumulator(v, scans);
   const bool empty = std::any_of(kernel_.inner.begin(), kernel_.inner.end(),
                                  [](const Size& size) { return size.is(0); });
   if (!empty) guarded([&] { emit_inner_loops(stage, static_cast<int>(kernel_.outer.size())); });
   for (Val v = stage.begin; v < stage.end; ++v)
     if (kernel_.insts[v].op == Op::reduce)
       part_ == Part::slices ? store_slice(v) : close_accumulator(v);
-}
-
-// Where a stage adds up many floating values, it does so in chunks whose sums are added up in turn:
-// rounding errors grow with the number of additions in a row. 0: one chunk.
-int64_t Emitter::chunk_of(const loops::Stage& stage) const {
-  bool sums = false;
-  for (Val v = stage.begin; v < stage.end; ++v) {
-    const Inst& inst = kernel_.insts[v];
-    sums |=
-        inst.op == Op::reduce && inst.reduction == loops::Reduction::sum && is_floating(inst.dtype);
-  }
-  if (!sums || kernel_.inner.empty()) return 0;
-  constexpr int64_t kSteps = 256;
-  const int64_t chunk = kSteps * (plan_.outer_vector ? 1 : plan_.lanes * plan_.packs);
-  const Size& size = kernel_.extent(innermost_dim());
-  return size.is_known() && size.known() <= 2 * chunk ? 0 : chunk;
 }
 
 int Emitter::innermost_dim() const {
@@ -183,15 +167,7 @@ void Emitter::emit_innermost_loop(const loops::Stage& stage) {
       emit_body(stage);
     });
   };
-  const Range all = inner_range(dim);
-  const int64_t chunk = chunk_of(stage);
-  if (chunk == 0) return walk(all);
-  counted_loop(all.begin, all.end, chunk, [&](Value* begin) {
-    Value* end = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin,
-                                           ir_.CreateAdd(begin, number(chunk)), all.end);
-    walk({begin, end, std::gcd(all.multiple, chunk)});
-    close_chunk(stage);
-  });
+  in_chunks(stage, dim, inner_range(dim), walk);
 }
 
 // The dimensions from `dim` on.
@@ -199,11 +175,12 @@ void Emitter::emit_inner_loops(const loops::Stage& stage, int dim) {
   if (dim == kernel_.dims())
     return kernel_.inner.empty() ? emit_body(stage) : emit_innermost_loop(stage);
   if (dim == innermost_dim()) return emit_inner_loops(stage, dim + 1);
-  const Range all = inner_range(dim);
-  counted_loop(all.begin, all.end, 1, [&](Value* i) {
-    dim_value_[dim] = i;
-    depth_of_bit_[dim] = depth();
-    emit_inner_loops(stage, dim + 1);
+  in_chunks(stage, dim, inner_range(dim), [&](const Range& range) {
+    counted_loop(range.begin, range.end, 1, [&](Value* i) {
+      dim_value_[dim] = i;
+      depth_of_bit_[dim] = depth();
+      emit_inner_loops(stage, dim + 1);
+    });
   });
 }
 

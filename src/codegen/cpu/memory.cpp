@@ -1,10 +1,12 @@
 // Loads and stores.
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "codegen/cpu/casts.h"
 #include "codegen/cpu/emitter.h"
+#include "codegen/cpu/short_rows.h"
 #include "codegen/cpu/types.h"
 
 namespace smelt::cpu {
@@ -33,13 +35,28 @@ Value* Emitter::buffer_pointer(int32_t slot) {
   return pointer;
 }
 
+// Whole vectors of short rows; what is left is scattered.
+bool Emitter::walks_rows(const Inst& inst, Access& access) {
+  if (mask_ || lanes_ == 1 || !plan_.by_rows || is_lane_scratch(inst.slot)) return false;
+  const auto walk = row_walk(inst.index, plan_.vector_dim, lanes_);
+  if (!walk || (inst.op != Op::load && inst.op != Op::store)) return false;
+  // Of lanes that write one place the last has to stay.
+  if (inst.op == Op::store && (!walk->along || walk->stride.is(0))) return false;
+  access.walk = Walk::rows;
+  access.stride = size_value(walk->stride);
+  access.row = static_cast<int>(walk->row);
+  access.along = walk->along;
+  return true;
+}
+
 Access Emitter::access(const Inst& inst) {
   Access access;
   const bool lane_scratch = is_lane_scratch(inst.slot);
+  const bool by_rows = walks_rows(inst, access);
   std::map<int, llvm::SmallVector<const Term*, 4>> by_depth;
   for (const Term& term : inst.index.terms()) {
     const uint64_t depends = depends_of(term.atom);
-    if (is_varying(depends)) {
+    if (is_varying(depends) && !by_rows) {
       const bool linear = term.atom.kind == loops::Atom::Kind::dim && !lane_scratch;
       if (!linear || access.walk == Walk::scattered)
         access.walk = Walk::scattered;
@@ -85,7 +102,8 @@ Access Emitter::access(const Inst& inst) {
 
 // Where the first lane of a pack is.
 Value* Emitter::pack_pointer(const Access& access, llvm::Type* element, int pack) {
-  if (access.walk == Walk::uniform || access.walk == Walk::scattered) return access.pointer;
+  if (access.walk == Walk::uniform || access.walk == Walk::scattered || access.walk == Walk::rows)
+    return access.pointer;
   Value* lanes = ir_.getInt64(static_cast<uint64_t>(pack) * lanes_);
   if (access.walk == Walk::strided) lanes = ir_.CreateMul(lanes, access.stride);
   return ir_.CreateGEP(element, access.pointer, lanes);
@@ -109,6 +127,47 @@ Value* Emitter::lane_offsets(const Access& access, int pack) {
   return mask_ ? ir_.CreateSelect(mask_, offsets, integer_of(offsets->getType(), 0)) : offsets;
 }
 
+Value* Emitter::row_pointer(const Access& access, llvm::Type* element, int pack, int row) {
+  const int rows = lanes_ / access.row;
+  return ir_.CreateGEP(element, access.pointer,
+                       ir_.CreateMul(access.stride, number(int64_t{pack} * rows + row)));
+}
+
+Value* Emitter::load_rows(const Access& access, llvm::Type* element, int pack) {
+  const llvm::Align align(element->getScalarSizeInBits() / 8);
+  llvm::SmallVector<Value*, 16> rows;
+  for (int i = 0; i < lanes_ / access.row; ++i) {
+    if (i > 0 && llvm::isa<llvm::ConstantInt>(access.stride) &&
+        llvm::cast<llvm::ConstantInt>(access.stride)->isZero()) {
+      rows.push_back(rows[0]);
+      continue;
+    }
+    Value* pointer = row_pointer(access, element, pack, i);
+    rows.push_back(access.along
+                       ? static_cast<Value*>(
+                             ir_.CreateAlignedLoad(with_lanes(element, access.row), pointer, align))
+                       : splat(ir_.CreateAlignedLoad(element, pointer, align), access.row));
+  }
+  for (int lanes = access.row; rows.size() > 1; lanes *= 2) {
+    llvm::SmallVector<int, 64> all(2 * lanes);
+    std::iota(all.begin(), all.end(), 0);
+    for (size_t i = 0; i < rows.size() / 2; ++i)
+      rows[i] = ir_.CreateShuffleVector(rows[2 * i], rows[2 * i + 1], all);
+    rows.resize(rows.size() / 2);
+  }
+  return rows[0];
+}
+
+void Emitter::store_rows(const Access& access, llvm::Type* element, int pack, Value* value) {
+  const llvm::Align align(element->getScalarSizeInBits() / 8);
+  for (int i = 0; i < lanes_ / access.row; ++i) {
+    llvm::SmallVector<int, 64> lanes(access.row);
+    std::iota(lanes.begin(), lanes.end(), i * access.row);
+    ir_.CreateAlignedStore(ir_.CreateShuffleVector(value, lanes),
+                           row_pointer(access, element, pack, i), align);
+  }
+}
+
 Value* Emitter::load_part(const Inst& inst, const Access& access, int pack) {
   const DType dtype = inst.dtype;
   llvm::Type* element = memory_type(context_, dtype);
@@ -119,6 +178,8 @@ Value* Emitter::load_part(const Inst& inst, const Access& access, int pack) {
     if (access.walk == Walk::scattered)
       pointer = ir_.CreateGEP(element, pointer, access.offsets[pack]);
     loaded = ir_.CreateAlignedLoad(element, pointer, align);
+  } else if (access.walk == Walk::rows) {
+    loaded = load_rows(access, element, pack);
   } else if (access.walk == Walk::contiguous) {
     llvm::Type* type = with_lanes(element, lanes_);
     loaded = mask_ ? static_cast<Value*>(ir_.CreateMaskedLoad(type, pointer, align, mask_,
@@ -160,6 +221,8 @@ void Emitter::store_part(const Inst& inst, const Access& access, int pack, Value
     if (access.walk == Walk::scattered)
       pointer = ir_.CreateGEP(element, pointer, access.offsets[pack]);
     ir_.CreateAlignedStore(value, pointer, align);
+  } else if (access.walk == Walk::rows) {
+    store_rows(access, element, pack, value);
   } else if (access.walk == Walk::contiguous) {
     if (mask_)
       ir_.CreateMaskedStore(value, pointer, align, mask_);

@@ -7,6 +7,7 @@
 
 #include "codegen/cpu/arithmetic.h"
 #include "codegen/cpu/plan_large.h"
+#include "codegen/cpu/short_rows.h"
 
 namespace smelt::cpu {
 
@@ -89,6 +90,8 @@ std::vector<uint64_t> dependences(const Kernel& kernel, int vector_dim) {
 double access_cost(const Inst& inst, const std::vector<uint64_t>& depends, int dim, int lanes) {
   const uint64_t bits = depends_of(inst.index, depends);
   if (!(bits & bit_of(dim))) return 0.5;
+  if (const auto walk = row_walk(inst.index, dim, lanes))
+    return static_cast<double>(lanes) / static_cast<double>(walk->row);
   for (const loops::Term& term : inst.index.terms()) {
     if (term.atom.kind == loops::Atom::Kind::dim) {
       if (term.atom.id == dim && !term.stride.is(1))
@@ -162,6 +165,11 @@ int choose_lanes(const Kernel& kernel, int bits) {
   return bits / 8 / bytes;
 }
 
+int vector_bits(const CpuOptions& options, const HostTarget& host) {
+  return options.vector_bits > 0 ? std::min(options.vector_bits, host.vector_bits)
+                                 : host.vector_bits;
+}
+
 // Does it write where other points may write, too?
 bool is_update(const Inst& inst) {
   return inst.op == Op::accumulate || (inst.op == Op::store && inst.index.uses_values());
@@ -204,9 +212,10 @@ bool strides_pay(const Kernel& kernel, int dim) {
   return true;
 }
 
-void choose_vector_dim(const Kernel& kernel, int lanes, Plan& plan) {
-  if (lanes <= 1) return;
+// Returns the cost of an outer point.
+double choose_vector_dim(const Kernel& kernel, int lanes, Plan& plan) {
   double best = point_cost(kernel, -1, 1);
+  if (lanes <= 1) return best;
   for (int dim = kernel.dims(); dim-- > 0;) {
     if (kernel.extent(dim).is(0) || kernel.extent(dim).is(1) || !order_allows(kernel, dim) ||
         !strides_pay(kernel, dim))
@@ -216,9 +225,11 @@ void choose_vector_dim(const Kernel& kernel, int lanes, Plan& plan) {
     best = cost;
     plan.vector_dim = dim;
   }
-  if (plan.vector_dim < 0) return;
+  if (plan.vector_dim < 0) return best;
   plan.lanes = lanes;
   plan.outer_vector = plan.vector_dim < static_cast<int>(kernel.outer.size());
+  plan.by_rows = goes_by_rows(kernel, plan.vector_dim, lanes);
+  return best;
 }
 
 // More vectors per step hide the latency of sums and of chains of arithmetic, and read longer
@@ -333,10 +344,19 @@ bool needs_guard(const Kernel& kernel) {
                      [](const Size& s) { return !s.is_known(); });
 }
 
+Kernel kernel_to_plan(const Kernel& kernel, const CpuOptions& options, const HostTarget& host) {
+  const int lanes = choose_lanes(kernel, vector_bits(options, host));
+  std::optional<Kernel> joined = join_short_rows(kernel, lanes);
+  Plan as_it_is, by_rows;
+  if (!joined ||
+      choose_vector_dim(*joined, lanes, by_rows) >= choose_vector_dim(kernel, lanes, as_it_is))
+    return kernel;
+  return std::move(*joined);
+}
+
 Plan make_plan(const Kernel& kernel, const CpuOptions& options, const HostTarget& host) {
   Plan plan;
-  const int bits =
-      options.vector_bits > 0 ? std::min(options.vector_bits, host.vector_bits) : host.vector_bits;
+  const int bits = vector_bits(options, host);
   // Of short vectors little is left: scalars do as well.
   plan.masked_tail = host.masked_tails && bits > 128;
   choose_vector_dim(kernel, choose_lanes(kernel, bits), plan);

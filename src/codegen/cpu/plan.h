@@ -29,6 +29,7 @@ struct Plan {
   int packs = 1;              // vectors per step of the main loop
   bool masked_tail =
       false;                // what is left after whole vectors is done under a mask, not by scalars
+  bool by_rows = false;     // vectors begin where short rows do (short_rows.h)
   int64_t block = 0;        // of an outer vector dimension: points per item
   int tile_dim = -1;        // the other dimension of tiles; -1: none
   int64_t tile = 0;         // points of it per item
@@ -57,10 +58,19 @@ constexpr int kBody = 63;   // the innermost body of its stage
 constexpr uint64_t bit_of(int n) { return uint64_t{1} << n; }
 
 Plan make_plan(const loops::Kernel& kernel, const CpuOptions& options, const HostTarget& host);
+// The kernel that a plan is to be made for: this one, or the same with short rows joined, where
+// that is estimated to cost less.
+loops::Kernel kernel_to_plan(const loops::Kernel& kernel, const CpuOptions& options,
+                             const HostTarget& host);
 
 // The dimensions and instructions an index is made of, by what is known of instructions so far.
 uint64_t depends_of(const loops::Index& index, const std::vector<uint64_t>& of_values);
 bool has_scan(const loops::Kernel& kernel, const loops::Stage& stage);
+// Does it add up floating values?
+inline bool is_floating_sum(const loops::Inst& inst) {
+  return inst.op == loops::Op::reduce && inst.reduction == loops::Reduction::sum &&
+         is_floating(inst.dtype);
+}
 // Must the inner stages be skipped if a size turns out to be 0?
 bool needs_guard(const loops::Kernel& kernel);
 

@@ -59,18 +59,26 @@ llvm::Type* Emitter::position_type() {
 Accumulator::Slot Emitter::new_slot(const Inst& inst, int lanes) {
   Accumulator::Slot made;
   made.value = slot(with_lanes(register_type(context_, reduced_dtype(inst)), lanes), "sum");
-  ir_.CreateStore(identity(inst, lanes), made.value);
-  if (is_positional(inst)) {
-    llvm::Type* type = with_lanes(position_type(), lanes);
-    made.position = slot(type, "position");
-    // Nowhere: of equals, the lower position counts.
-    ir_.CreateStore(extreme(type, DType::i64, true), made.position);
-  }
+  if (is_positional(inst)) made.position = slot(with_lanes(position_type(), lanes), "position");
+  clear_slot(inst, made, lanes);
   return made;
 }
 
+void Emitter::clear_slot(const Inst& inst, const Accumulator::Slot& slot, int lanes) {
+  ir_.CreateStore(identity(inst, lanes), slot.value);
+  // Nowhere: of equals, the lower position counts.
+  if (slot.position)
+    ir_.CreateStore(extreme(with_lanes(position_type(), lanes), DType::i64, true), slot.position);
+}
+
+void Emitter::combine_into(const Inst& inst, const Found& item, const Accumulator::Slot& slot) {
+  const Found next = combine(inst, item, read_slot(slot));
+  ir_.CreateStore(next.value, slot.value);
+  if (slot.position) ir_.CreateStore(next.position, slot.position);
+}
+
 // `by_scalars`: the stage is walked so throughout.
-void Emitter::open_accumulator(Val value, bool in_chunks, bool by_scalars) {
+void Emitter::open_accumulator(Val value, bool by_scalars) {
   const Inst& inst = kernel_.insts[value];
   Accumulator accumulator;
   const bool across = plan_.vector_dim >= 0 && !plan_.outer_vector;
@@ -79,26 +87,12 @@ void Emitter::open_accumulator(Val value, bool in_chunks, bool by_scalars) {
   for (int pack = 0; pack < packs; ++pack) accumulator.packs.push_back(new_slot(inst, lanes));
   if (across && lanes > 1 && (by_scalars || !plan_.masked_tail))
     accumulator.scalar = new_slot(inst, 1);
-  if (in_chunks && inst.op == Op::reduce && inst.reduction == Reduction::sum &&
-      is_floating(inst.dtype))
-    for (int pack = 0; pack < packs; ++pack) accumulator.totals.push_back(new_slot(inst, lanes));
-  accumulators_[value] = std::move(accumulator);
-}
-
-// Adds the sums of a chunk to those of the chunks before.
-void Emitter::close_chunk(const loops::Stage& stage) {
-  for (Val v = stage.begin; v < stage.end; ++v) {
-    if (kernel_.insts[v].op != Op::reduce) continue;
-    Accumulator& accumulator = accumulators_[v];
-    for (size_t pack = 0; pack < accumulator.totals.size(); ++pack) {
-      llvm::AllocaInst *total = accumulator.totals[pack].value,
-                       *sum = accumulator.packs[pack].value;
-      llvm::Type* type = sum->getAllocatedType();
-      ir_.CreateStore(ir_.CreateFAdd(ir_.CreateLoad(type, total), ir_.CreateLoad(type, sum)),
-                      total);
-      ir_.CreateStore(llvm::Constant::getNullValue(type), sum);
-    }
+  if (is_floating_sum(inst)) {
+    accumulator.totals.resize(levels_);
+    for (auto& total : accumulator.totals)
+      for (int pack = 0; pack < packs; ++pack) total.push_back(new_slot(inst, lanes));
   }
+  accumulators_[value] = std::move(accumulator);
 }
 
 Found Emitter::combine(const Inst& inst, Found item, Found so_far) {
@@ -203,7 +197,7 @@ Value* Emitter::reduced_result(const Found& found) {
 llvm::SmallVector<Found, 4> Emitter::reduced(Val value) {
   const Inst& inst = kernel_.insts[value];
   const Accumulator& accumulator = accumulators_[value];
-  const auto& packs = accumulator.totals.empty() ? accumulator.packs : accumulator.totals;
+  const auto& packs = accumulator.totals.empty() ? accumulator.packs : accumulator.totals.back();
   llvm::SmallVector<Found, 4> found;
   for (const Accumulator::Slot& slot : packs) found.push_back(read_slot(slot));
   if (plan_.vector_dim < 0 || plan_.outer_vector) return found;

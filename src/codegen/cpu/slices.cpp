@@ -45,8 +45,10 @@ void Emitter::store_slice(Val value) {
   }
 }
 
-// The results of a stage, from those of its slices.
-void Emitter::combine_slices(const loops::Stage& stage) {
+// What a slice has found, for a pack of outer points.
+Found Emitter::load_slice(Val value, Value* slice, int pack) {
+  const Inst& inst = kernel_.insts[value];
+  const DType dtype = reduced_dtype(inst);
   auto load = [&](llvm::Type* element, Value* pointer) -> Value* {
     llvm::Type* type = with_lanes(element, lanes_);
     const llvm::Align align(element->getScalarSizeInBits() / 8);
@@ -54,26 +56,38 @@ void Emitter::combine_slices(const loops::Stage& stage) {
       return ir_.CreateMaskedLoad(type, pointer, align, mask_, llvm::Constant::getNullValue(type));
     return ir_.CreateAlignedLoad(type, pointer, align);
   };
+  Value* part = load(memory_type(context_, dtype), partial_pointer(value, false, slice, pack));
+  Found found{from_memory(ir_, part, dtype)};
+  if (loops::gives_position(inst.reduction))
+    found.position = load(position_type(), partial_pointer(value, true, slice, pack));
+  return found;
+}
+
+// The results of a stage, from those of its slices: of sums row by row, so that rounding errors
+// stay small.
+void Emitter::combine_slices(const loops::Stage& stage) {
   for (Val v = stage.begin; v < stage.end; ++v) {
     const Inst& inst = kernel_.insts[v];
     if (inst.op != Op::reduce) continue;
-    const DType dtype = reduced_dtype(inst);
-    llvm::SmallVector<Accumulator::Slot, 4> slots;
-    for (int pack = 0; pack < packs_; ++pack) slots.push_back(new_slot(inst, lanes_));
-    counted_loop(number(0), number(plan_.slices), 1, [&](Value* slice) {
-      for (int pack = 0; pack < packs_; ++pack) {
-        const Accumulator::Slot& slot = slots[pack];
-        Value* part = load(memory_type(context_, dtype), partial_pointer(v, false, slice, pack));
-        Found item{from_memory(ir_, part, dtype)};
-        if (slot.position)
-          item.position = load(position_type(), partial_pointer(v, true, slice, pack));
-        const Found next = combine(inst, item, read_slot(slot));
-        ir_.CreateStore(next.value, slot.value);
-        if (slot.position) ir_.CreateStore(next.position, slot.position);
-      }
+    const int64_t row = is_floating_sum(inst) ? 16 : plan_.slices;
+    llvm::SmallVector<Accumulator::Slot, 4> slots, totals;
+    for (int pack = 0; pack < packs_; ++pack) {
+      slots.push_back(new_slot(inst, lanes_));
+      totals.push_back(new_slot(inst, lanes_));
+    }
+    counted_loop(number(0), number(plan_.slices), row, [&](Value* begin) {
+      for (const Accumulator::Slot& slot : slots) clear_slot(inst, slot, lanes_);
+      Value* end = ir_.CreateBinaryIntrinsic(
+          llvm::Intrinsic::smin, ir_.CreateAdd(begin, number(row)), number(plan_.slices));
+      counted_loop(begin, end, 1, [&](Value* slice) {
+        for (int pack = 0; pack < packs_; ++pack)
+          combine_into(inst, load_slice(v, slice, pack), slots[pack]);
+      });
+      for (int pack = 0; pack < packs_; ++pack)
+        combine_into(inst, read_slot(slots[pack]), totals[pack]);
     });
     Parts parts;
-    for (const Accumulator::Slot& slot : slots) parts.push_back(reduced_result(read_slot(slot)));
+    for (const Accumulator::Slot& slot : totals) parts.push_back(reduced_result(read_slot(slot)));
     scopes_[depth_of_bit_[kPoint]].values[v] = std::move(parts);
   }
 }

@@ -13,6 +13,7 @@ namespace smelt::cpu {
 
 // The store whose boundaries a loop over whole vectors should begin at.
 const Inst* Emitter::stream_lead(const loops::Stage& stage) const {
+  if (plan_.by_rows) return nullptr;  // vectors begin at rows
   for (Val v = stage.begin; v < stage.end; ++v) {
     const Inst& inst = kernel_.insts[v];
     if (inst.op == Op::store && plan_.streamed[inst.slot] && inst.index.is_affine() &&

@@ -136,14 +136,11 @@ bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> ar
       if (!is_constant(v.object)) return false;
     return repeat_method(c, self, arguments, name, result);
   }
-<<<<<<< HEAD
   if (type == "re.Match") return ask_match(c, self, arguments, result);
-=======
   if (owner == &PyModule_Type && name == "__getattribute__")
     return read_module(c, self, arguments, result);
   if (type == "torch.device" && (name == "__enter__" || name == "__exit__"))
     return switch_device(c, self, arguments, name, result);
->>>>>>> 3121b4143627cac86832a37c39f7ee93319b200a
   if (owner == &PyFunction_Type && name == "__get__")
     return bind_function(c, self, arguments, result);
   const bool is_exception =

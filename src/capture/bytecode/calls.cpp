@@ -258,11 +258,11 @@ Result call_partial(Trace& trace, Value partial, std::span<const Value> argument
   return call(&trace, function, all, tuple.get());
 }
 
-<<<<<<< HEAD
 // A weak reference, or a dict's with its key.
 bool is_reference(PyObject* object) {
   return PyWeakref_CheckRef(object) && Py_TYPE(object)->tp_call == _PyWeakref_RefType.tp_call;
-=======
+}
+
 // torch.jit.script(function): the function that was scripted. What it returns is what the script
 // does, but for containers: a script's are lists where Python has a torch.Size.
 Object behind_script(PyObject* callee) {
@@ -279,7 +279,6 @@ Object behind_script(PyObject* callee) {
       arrow != std::string::npos &&
       std::ranges::find(kPlain, std::string_view(whole).substr(arrow)) != std::end(kPlain);
   return is_plain ? function : Object();
->>>>>>> 3121b4143627cac86832a37c39f7ee93319b200a
 }
 
 // ref(): what it leads to, which nothing but the reference itself says.

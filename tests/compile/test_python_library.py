@@ -260,7 +260,7 @@ def test_weak_dicts_change():
             x = x + values["a"].n
         return x + (10 if values.get("b") is None else 20)
 
-    compiled, x = smelt.compile(fn, fullgraph=True), torch.zeros(2)
+    compiled, x = smelt.compile(fn, fullgraph=True, options={"recompile_limit": 64}), torch.zeros(2)
 
     def same():
         for _ in range(3):

@@ -369,8 +369,8 @@ Result get_by_own_code(Trace& trace, Value object, PyObject* name, PyObject* own
   const Value arguments[] = {object, {name, 0}};
   const Ref fallback_ref = trace.read_type(type, names().getattr, fallback);
   const Object held = Object::share(fallback);
-  const Result found = call(&trace, {own, trace.read_type(type, names().getattribute, own)},
-                            arguments, nullptr);
+  const Result found =
+      call(&trace, {own, trace.read_type(type, names().getattribute, own)}, arguments, nullptr);
   if (found.object != nullptr || fallback == nullptr ||
       !PyErr_ExceptionMatches(PyExc_AttributeError))
     return found;

@@ -464,8 +464,8 @@ bool call_autograd(Trace& trace, Value function, std::span<const Value> argument
   return true;
 }
 
-// Tensor._make_subclass(cls, data, requires_grad), which is nn.Parameter(data): the ops are detach()
-// and requires_grad_(). Of a tensor that outlives the call the class is set, by a step.
+// Tensor._make_subclass(cls, data, requires_grad), which is nn.Parameter(data): the ops are
+// detach() and requires_grad_(). Of a tensor that outlives the call the class is set, by a step.
 bool make_parameter(Trace& trace, Value callee, std::span<const Value> arguments,
                     PyObject* keywords, Result* result) {
   if (keywords != nullptr || arguments.size() < 2 || arguments.size() > 3 ||
@@ -484,8 +484,7 @@ bool make_parameter(Trace& trace, Value callee, std::span<const Value> arguments
     return true;
   }
   if (trace.active() &&
-      !trace.log().require_grad(result->object,
-                                has_tensor_that(result->object, "requires_grad")))
+      !trace.log().require_grad(result->object, has_tensor_that(result->object, "requires_grad")))
     trace.stop(BreakReason::autograd, "nn.Parameter()");
   trace.check_log();
   if (!trace.active()) return true;

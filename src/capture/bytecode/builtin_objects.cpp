@@ -91,9 +91,7 @@ bool bind_function(BuiltinCall& c, Value function, std::span<const Value> argume
   return true;
 }
 
-bool is_match(PyObject* object) {
-  return std::string_view(Py_TYPE(object)->tp_name) == "re.Match";
-}
+bool is_match(PyObject* object) { return std::string_view(Py_TYPE(object)->tp_name) == "re.Match"; }
 
 bool makes_match(const PyTypeObject* owner, std::string_view name) {
   return std::string_view(owner->tp_name) == "re.Pattern" &&

@@ -155,7 +155,8 @@ bool is_weak_read(PyObject* function) {
   const std::string name = text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname);
   const size_t dot = name.find('.');
   const std::string_view owner = std::string_view(name).substr(0, dot);
-  const std::string_view method = dot == std::string::npos ? "" : std::string_view(name).substr(dot + 1);
+  const std::string_view method =
+      dot == std::string::npos ? "" : std::string_view(name).substr(dot + 1);
   return (owner == "WeakKeyDictionary" || owner == "WeakValueDictionary") &&
          (method == "__contains__" || method == "__getitem__" || method == "get");
 }

@@ -19,8 +19,7 @@ void settle(Trace& trace, Value value) {
 // list.__getitem__ is a method: what counts is what the class has by that name.
 bool has_storage_of(PyObject* object, PyTypeObject& type) {
   return PyType_IsSubtype(Py_TYPE(object), &type) &&
-         _PyType_Lookup(Py_TYPE(object), names().getitem) ==
-             _PyType_Lookup(&type, names().getitem);
+         _PyType_Lookup(Py_TYPE(object), names().getitem) == _PyType_Lookup(&type, names().getitem);
 }
 
 PyObject* element(PyObject* sequence, Py_ssize_t i) {

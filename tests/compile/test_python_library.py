@@ -285,17 +285,23 @@ def test_weak_dicts_change():
     assert compiled(x)[0] == fn(x)[0]
 
 
-def test_a_weak_value_goes_away():
+def test_nothing_weak_is_kept():
     key = Key()
-    values = weakref.WeakValueDictionary({"a": key})
-    compiled = smelt.compile(lambda x: x + ("a" in values))
+    values, keys = weakref.WeakValueDictionary({"a": key}), weakref.WeakKeyDictionary({key: 1})
+    by_value = smelt.compile(lambda x: x + ("a" in values), fullgraph=True)
+    by_key = smelt.compile(lambda x, key: x + keys.get(key, 7), fullgraph=True)
+    x = torch.zeros(1)
     for _ in range(3):
-        assert compiled(torch.zeros(1))[0] == 1
+        assert by_value(x)[0] == 1 and by_key(x, key)[0] == 1
     key = None
-    smelt.reset()
     gc.collect()
+    assert not values and not keys
     for _ in range(3):
-        assert compiled(torch.zeros(1))[0] == ("a" in values)
+        assert by_value(x)[0] == 0 and by_key(x, Key())[0] == 7
+    other = Key()
+    keys[other] = 4
+    for _ in range(3):
+        assert by_key(x, other)[0] == 4 and by_key(x, Key())[0] == 7
 
 
 # -- parameters

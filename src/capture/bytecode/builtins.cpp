@@ -444,11 +444,19 @@ bool make_reference(BuiltinCall& c, Result* result) {
   c.trace.guard_type(object);
   result->object = call_plainly(c.callee.object, c.arguments, nullptr);
   if (result->object == nullptr) return true;
-  c.trace.guard_same(object);
-  const Value inputs[] = {c.callee, object};
-  result->ref = c.trace.is_tracked(result->object)
-                    ? c.trace.ref_of(result->object)
-                    : c.trace.make(StepKind::call, inputs, result->object);
+  if (c.trace.is_born(object.object)) {
+    const Value inputs[] = {c.callee, object};
+    result->ref = c.trace.is_tracked(result->object)
+                      ? c.trace.ref_of(result->object)
+                      : c.trace.make(StepKind::call, inputs, result->object);
+    return true;
+  }
+  // It is the same object if it is what the reference leads to: a guard on the object itself would
+  // keep it alive.
+  result->ref = c.trace.object_behind(result->object);
+  const Value reference{result->object, result->ref};
+  c.trace.guard_same(reference);
+  c.trace.read(NodeKind::referent, reference, nullptr, 0, object.object);
   return true;
 }
 

@@ -2,7 +2,10 @@
 import collections
 import gc
 import itertools
+import os
 import re
+import sys
+import threading
 import types
 import weakref
 
@@ -225,6 +228,37 @@ def chain_from_iterable():
     return fn
 
 
+# -- the interpreter
+
+def test_settings_of_the_interpreter():
+    def fn(x):
+        return x + sys.getrecursionlimit(), gc.get_threshold(), threading.get_ident(), os.getpid()
+
+    compiled, x = smelt.compile(fn, fullgraph=True), torch.zeros(2)
+
+    def same():
+        for _ in range(3):
+            actual, expected = compiled(x), fn(x)
+            assert actual[0][0] == expected[0][0] and actual[1:] == expected[1:]
+
+    limit, threshold = sys.getrecursionlimit(), gc.get_threshold()
+    try:
+        same()
+        sys.setrecursionlimit(limit + 100)
+        same()
+        gc.set_threshold(threshold[0] + 1)
+        same()
+    finally:
+        sys.setrecursionlimit(limit)
+        gc.set_threshold(*threshold)
+    same()
+    thread = threading.Thread(target=lambda: seen.append((compiled(x)[2], threading.get_ident())))
+    seen = []
+    thread.start()
+    thread.join()
+    assert seen[0][0] == seen[0][1]
+
+
 # -- weak references
 
 class Key:
@@ -346,6 +380,21 @@ def parameter_is_given():
         held.append(torch.nn.Parameter(torch.zeros(2)))
         return w, frozen, (w * x).sum(), type(w)
     return fn, held
+
+
+@pytest.mark.parametrize("backend", ("native", "eager"))
+def test_gradients_reach_a_made_leaf(backend):
+    def fn(x):
+        leaf = (x * 2).requires_grad_()
+        return leaf, (leaf * leaf * x).sum()
+
+    x = torch.arange(6.0).reshape(2, 3)
+    compiled = smelt.compile(fn, fullgraph=True, backend=backend)
+    for _ in range(4):
+        leaf, loss = compiled(x)
+        assert leaf.requires_grad and leaf.is_leaf
+        loss.backward()
+        torch.testing.assert_close(leaf.grad, 4 * x * x)
 
 
 def test_gradients_reach_a_made_parameter():

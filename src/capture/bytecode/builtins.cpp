@@ -603,6 +603,33 @@ bool call_numpy(BuiltinCall& c, Result* result) {
   return c.on_constants(result);
 }
 
+// Functions without arguments that tell how the interpreter or the process is set up: asked again
+// by each cached call.
+bool reads_state_of_process(std::string_view module, std::string_view name) {
+  static const std::unordered_map<std::string_view, Names_> all{
+      {"sys",
+       {"getrecursionlimit", "getswitchinterval", "getdefaultencoding", "getfilesystemencoding",
+        "getfilesystemencodeerrors", "get_int_max_str_digits"}},
+      {"_thread", {"get_ident", "get_native_id"}},
+      {"posix", {"getpid", "getppid", "getcwd", "cpu_count"}},
+      {"gc", {"get_threshold", "get_debug"}}};  // not isenabled: a trace pauses the collector
+  const auto found = all.find(module);
+  return found != all.end() && found->second.contains(name);
+}
+
+bool read_state_of_process(BuiltinCall& c, Result* result) {
+  if (c.count() != 0) return c.plainly(result);  // raises
+  const Object none = Object::steal(PyTuple_New(0));
+  const Object value = Object::steal(call_plainly(c.callee.object, {}, nullptr));
+  if (!value || !is_constant(value.get())) {
+    PyErr_Clear();
+    return false;
+  }
+  c.trace.guard_reading(c.callee.object, none.get(), value.get());
+  *result = {Py_NewRef(value.get()), c.trace.adopt(value.get(), 2)};
+  return true;
+}
+
 // Types whose objects are constants, made of constants.
 bool makes_constants(PyTypeObject* type) {
   static const std::unordered_set<PyTypeObject*> table{&PyLong_Type,      &PyFloat_Type,
@@ -669,6 +696,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     if (pure_modules().contains(module)) return c.on_constants(result);
     if (std::string_view(module) == "sys" && name == "exc_info") return call_exc_info(c, result);
     if (std::string_view(module) == "_functools" && name == "reduce") return call_reduce(c, result);
+    if (reads_state_of_process(module, name)) return read_state_of_process(c, result);
     if (std::string_view(module) == "_collections" && name == "_count_elements")
       return count_elements(c, result);
     return false;

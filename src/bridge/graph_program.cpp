@@ -117,6 +117,14 @@ Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
   return TrainingProgram::can_train(log, inputs, outputs);
 }
 
+// By requires_grad_() where no op has a gradient: a graph of such ops would not know.
+bool gives_leaf(const OpLog& log, std::span<const LogValue> outputs) {
+  return std::ranges::any_of(outputs, [&](LogValue output) {
+    return output >= 0 && log.values()[output].kind == LoggedTensor::Kind::result &&
+           log.values()[output].requires_grad;
+  });
+}
+
 }  // namespace
 
 GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interface, Want want,
@@ -131,6 +139,8 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     const bool tracked = log_.uses_autograd() && (!log_.has_grads() || clears_only_);
     Decision decision = can_record(log, inputs, outputs);
     if (decision && log_.has_grads() && !tracked) decision = can_step(log, inputs, outputs);
+    if (decision && !tracked && !log_.has_grads() && gives_leaf(log, outputs))
+      decision = Decision::forbid("a result is a leaf that requires a gradient");
     if (decision && tracked) decision = can_train(log, inputs, outputs, want);
     if (decision && tracked && !(wanted_numbers.empty() && log_.computes_without_numbers()))
       decision = Decision::forbid("its results take part in autograd, and a number is read");

@@ -383,9 +383,11 @@ def parameter_is_given():
 
 
 @pytest.mark.parametrize("backend", ("native", "eager"))
-def test_gradients_reach_a_made_leaf(backend):
+@pytest.mark.parametrize("grad", (True, False))
+def test_gradients_reach_a_made_leaf(backend, grad):
     def fn(x):
-        leaf = (x * 2).requires_grad_()
+        with torch.set_grad_enabled(grad):
+            leaf = (x * 2).requires_grad_()
         return leaf, (leaf * leaf * x).sum()
 
     x = torch.arange(6.0).reshape(2, 3)

@@ -121,7 +121,7 @@ def copy_of_an_ordered_dict():
     return fn, ordered
 
 
-@case()
+@case(recompiles=0)
 def order_of_an_ordered_dict():
     ordered = collections.OrderedDict(a=1, b=2, c=3)
     ordered.move_to_end("a")

@@ -12,6 +12,10 @@ int64_t length_of(PyObject* object) {
 }
 
 Object keys_of(PyObject* dict) {
+  if (PyODict_Check(dict)) {  // whose table has another order than it shows
+    const Object iterator = Object::steal(PyODict_Type.tp_iter(dict));
+    return Object::steal(PySequence_Tuple(iterator.get()));
+  }
   Object list = Object::steal(PyDict_Keys(dict));
   return Object::steal(PyList_AsTuple(list.get()));
 }

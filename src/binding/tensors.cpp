@@ -275,7 +275,7 @@ class Log final : public TensorLog {
     const at::Tensor& tensor = THPVariable_Unpack(object);
     const LogValue value = log_.find(tensor);
     if (value < 0 || is_input(value)) return value;
-    if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(THPVariableClass)) {
+    if (!is_plain(object) && !parameters_.contains(value)) {
       log_.give_up(OpTrouble::Kind::subclass, Py_TYPE(object)->tp_name);
       return -1;
     }
@@ -372,6 +372,8 @@ class Log final : public TensorLog {
   }
 
   bool require_grad(PyObject* tensor, bool value) override {
+    // One that is made: the trace sees to its class.
+    if (!is_plain(tensor)) parameters_.insert(log_.find(THPVariable_Unpack(tensor)));
     return log_.require_grad(THPVariable_Unpack(tensor), value);
   }
 
@@ -473,6 +475,10 @@ class Log final : public TensorLog {
   }
 
  private:
+  static bool is_plain(PyObject* tensor) {
+    return Py_TYPE(tensor) == reinterpret_cast<PyTypeObject*>(THPVariableClass);
+  }
+
   static std::vector<at::Tensor> tensors_in(PyObject* object) {
     std::vector<at::Tensor> tensors;
     collect_tensors(object, tensors);
@@ -520,6 +526,7 @@ class Log final : public TensorLog {
   CalledHooks called_;                             // by that pass
   int32_t taken_numbers_ = 0;
   size_t inputs_ = 0, since_check_ = 0;
+  std::unordered_set<LogValue> parameters_;  // results that are objects of a class of their own
 };
 
 class TorchTensors final : public Tensors {

@@ -66,9 +66,16 @@ class DependentOutputs {
   size_t ready_at(LogValue output) const {
     const LoggedTensor& known = log_.values()[output];
     size_t ready = known.item + 1;
-    for (size_t i = ready; i < log_.items().size(); ++i)
-      for (LogValue written : log_.items()[i].written)
+    for (size_t i = ready; i < log_.items().size(); ++i) {
+      const LogItem& item = log_.items()[i];
+      for (LogValue written : item.written)
         if (log_.values()[written].memory == known.memory) ready = i + 1;
+      // A leaf by requires_grad_(): a stage that took it as an input would set nothing.
+      if (item.op == &require_grad_op())
+        each_argument(item, [&](LogValue value) {
+          if (value == output) ready = i + 1;
+        });
+    }
     return ready;
   }
 

@@ -32,14 +32,25 @@ Object dict_of(PyObject* object) {
   return dict;
 }
 
-// object.__getattribute__ it is, with or without a __getattr__ written in Python behind it.
+// A method in C that a class has taken for a special one: `__getattr__ = dict.get`.
+bool is_method_in_c(PyObject* found) {
+  return Py_TYPE(found) == &PyMethodDescr_Type || Py_TYPE(found) == &PyWrapperDescr_Type;
+}
+
+// object.__getattribute__, or that of a type in C with the same code.
+bool is_generic_getter(PyObject* found) {
+  return found != nullptr && Py_TYPE(found) == &PyWrapperDescr_Type &&
+         reinterpret_cast<PyWrapperDescrObject*>(found)->d_wrapped ==
+             reinterpret_cast<void*>(PyObject_GenericGetAttr);
+}
+
+// object.__getattribute__ it is, with or without a __getattr__ behind it.
 bool is_generic(PyTypeObject* type, PyObject** fallback) {
   *fallback = nullptr;
   if (type->tp_getattro == PyObject_GenericGetAttr) return true;
-  static PyObject* generic = _PyType_Lookup(&PyBaseObject_Type, names().getattribute);
-  if (_PyType_Lookup(type, names().getattribute) != generic) return false;
+  if (!is_generic_getter(_PyType_Lookup(type, names().getattribute))) return false;
   *fallback = _PyType_Lookup(type, names().getattr);
-  return *fallback != nullptr && PyFunction_Check(*fallback);
+  return *fallback != nullptr && (PyFunction_Check(*fallback) || is_method_in_c(*fallback));
 }
 
 Result unfollowed_attribute(Trace* trace, Value object, PyObject* name) {
@@ -350,6 +361,23 @@ Result get_generic(Trace& trace, Value object, PyObject* name, PyObject* fallbac
   return {PyObject_GenericGetAttr(object.object, name), 0};  // raises
 }
 
+// The class's own __getattribute__ is asked, and its __getattr__ (nullptr: none) behind it.
+Result get_by_own_code(Trace& trace, Value object, PyObject* name, PyObject* own,
+                       PyObject* fallback) {
+  PyTypeObject* type = Py_TYPE(object.object);
+  trace.guard_type(object);
+  const Value arguments[] = {object, {name, 0}};
+  const Ref fallback_ref = trace.read_type(type, names().getattr, fallback);
+  const Object held = Object::share(fallback);
+  const Result found =
+      call(&trace, {own, trace.read_type(type, names().getattribute, own)}, arguments, nullptr);
+  if (found.object != nullptr || fallback == nullptr ||
+      !PyErr_ExceptionMatches(PyExc_AttributeError))
+    return found;
+  PyErr_Clear();
+  return call(&trace, {fallback, fallback_ref}, arguments, nullptr);
+}
+
 // The setter that a type has: nullptr for object.__setattr__, the function for one written in
 // Python.
 bool find_setter(PyTypeObject* type, PyObject* name, PyObject** setter) {
@@ -359,7 +387,7 @@ bool find_setter(PyTypeObject* type, PyObject* name, PyObject** setter) {
   static PyObject* generic_del = _PyType_Lookup(&PyBaseObject_Type, names().delattr);
   PyObject* found = _PyType_Lookup(type, name);
   if (found == generic_set || found == generic_del) return true;
-  if (found == nullptr || !PyFunction_Check(found)) return false;
+  if (found == nullptr || !(PyFunction_Check(found) || is_method_in_c(found))) return false;
   *setter = found;
   return true;
 }
@@ -510,11 +538,9 @@ Result get_attribute(Trace* trace, Value object, PyObject* name) {
   if (is_generic(type, &fallback)) return get_generic(*trace, object, name, fallback);
   if (PyObject* own = _PyType_Lookup(type, names().getattribute);
       own != nullptr && PyFunction_Check(own)) {
-    trace->guard_type(object);
-    const Value arguments[] = {object, {name, 0}};
-    if (_PyType_Lookup(type, names().getattr) == nullptr)
-      return call(trace, {own, trace->read_type(type, names().getattribute, own)}, arguments,
-                  nullptr);
+    fallback = _PyType_Lookup(type, names().getattr);
+    if (fallback == nullptr || PyFunction_Check(fallback))
+      return get_by_own_code(*trace, object, name, own, fallback);
   }
   return unfollowed_attribute(trace, object, name);
 }

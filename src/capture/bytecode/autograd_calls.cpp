@@ -32,6 +32,18 @@ bool is_plain_function(PyObject* object) {
          function->func_kwdefaults == nullptr;
 }
 
+// A parameter that the trace made: it is a plain tensor until the steps are done.
+bool is_made_parameter(const Trace& trace, PyObject* object) {
+  if (PyTuple_CheckExact(object)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+      if (is_made_parameter(trace, PyTuple_GET_ITEM(object, i))) return true;
+    return false;
+  }
+  return tensors().is_tensor(object) && trace.is_born(object) &&
+         Py_TYPE(object)->tp_base != nullptr &&
+         std::string_view(Py_TYPE(object)->tp_name) != "Tensor";
+}
+
 // What begin_call() takes: tensors, constants and tuples of such. They are settled.
 bool use_argument(Trace& trace, Value argument) {
   PyObject* object = argument.object;
@@ -55,7 +67,8 @@ std::optional<TensorLog::Call> begin_call(Trace& trace, PyObject* callee,
                                           std::span<const Value> arguments, PyObject* names) {
   std::vector<PyObject*> objects;
   for (const Value& argument : arguments) {
-    if (!use_argument(trace, argument)) return std::nullopt;
+    if (is_made_parameter(trace, argument.object) || !use_argument(trace, argument))
+      return std::nullopt;
     objects.push_back(argument.object);
   }
   if (!trace.active()) return std::nullopt;
@@ -448,6 +461,37 @@ bool call_autograd(Trace& trace, Value function, std::span<const Value> argument
     trace.hooks[arguments[1].object] = arguments[1];
     trace.hold(arguments[1].object);
   }
+  return true;
+}
+
+// Tensor._make_subclass(cls, data, requires_grad), which is nn.Parameter(data): the ops are
+// detach() and requires_grad_(). Of a tensor that outlives the call the class is set, by a step.
+bool make_parameter(Trace& trace, Value callee, std::span<const Value> arguments,
+                    PyObject* keywords, Result* result) {
+  if (keywords != nullptr || arguments.size() < 2 || arguments.size() > 3 ||
+      !PyType_Check(arguments[0].object) || !tensors().is_tensor(arguments[1].object))
+    return false;
+  for (const Value& argument : arguments)
+    if (!use_argument(trace, argument)) return false;
+  if (!trace.active()) return false;
+  {
+    const Unfollowed unfollowed(&trace);
+    result->object = call_plainly(callee.object, arguments, keywords);
+  }
+  trace.check_log();
+  if (result->object == nullptr) {
+    trace.stop(BreakReason::exception, "nn.Parameter()");
+    return true;
+  }
+  if (trace.active() &&
+      !trace.log().require_grad(result->object, has_tensor_that(result->object, "requires_grad")))
+    trace.stop(BreakReason::autograd, "nn.Parameter()");
+  trace.check_log();
+  if (!trace.active()) return true;
+  result->ref = trace.adopt(result->object);
+  const Value class_of[] = {
+      {result->object, result->ref}, {names().cls, 0}, {arguments[0].object, 0}};
+  trace.effect(StepKind::set_attr, class_of);
   return true;
 }
 

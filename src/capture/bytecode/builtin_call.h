@@ -75,6 +75,12 @@ bool call_bisect(BuiltinCall& c, std::string_view name, Result* result);
 // functools.lru_cache's wrappers
 bool call_cached_function(BuiltinCall& c, Result* result);
 bool make_partial(BuiltinCall& c, Result* result);
+// re.Pattern's methods that give a re.Match, of constants. One that the trace made is asked as a
+// constant is, and made again by the same call where it is needed.
+bool is_match(PyObject* object);
+bool makes_match(const PyTypeObject* owner, std::string_view name);
+bool make_match(BuiltinCall& c, Value pattern, std::span<const Value> arguments,
+                std::string_view name, Result* result);
 // str(x), repr(x); name: __str__, __repr__
 bool call_text(BuiltinCall& c, PyObject* name, Result* result);
 // collections._count_elements(mapping, iterable)

@@ -250,9 +250,13 @@ bool dict_setdefault(MethodCall& m, Result* result) {
   return true;
 }
 
+// Of an OrderedDict: another one. A subclass is asked for itself first.
 bool dict_copy(MethodCall& m, Result* result) {
-  if (!PyDict_CheckExact(m.self.object) || m.count() != 0) return false;
-  *result = build_map(&m.trace(), {});
+  const bool is_ordered = PyODict_CheckExact(m.self.object) && m.owner == &PyODict_Type;
+  if (!(PyDict_CheckExact(m.self.object) || is_ordered) || m.count() != 0) return false;
+  const Value type{reinterpret_cast<PyObject*>(&PyODict_Type), 0};
+  *result = is_ordered ? call(&m.trace(), type, {}, nullptr) : build_map(&m.trace(), {});
+  if (result->object == nullptr) return true;
   if (!dict_update(&m.trace(), {result->object, result->ref}, m.self)) Py_CLEAR(result->object);
   return true;
 }
@@ -523,6 +527,27 @@ bool dict_fromkeys(BuiltinCall& c, PyObject* type, Result* result) {
   return true;
 }
 
+// itertools.chain.from_iterable of a list or tuple of what is known.
+bool chain_over_known(BuiltinCall& c, PyObject* type, Result* result) {
+  if (std::string_view(reinterpret_cast<PyTypeObject*>(type)->tp_name) != "itertools.chain" ||
+      c.count() != 1 || c.has_keywords())
+    return false;
+  const Value outer = c.trace.value(c.argument(0).object, c.argument(0).ref);
+  if (!PyList_CheckExact(outer.object) && !PyTuple_CheckExact(outer.object)) return false;
+  std::vector<Result> items;
+  bool ok = unpack(&c.trace, outer, items);
+  for (const Result& item : items) {
+    ok = ok && !PyIter_Check(item.object) && c.touch({item.object, item.ref});
+    Py_DECREF(item.object);
+  }
+  if (!ok) return false;
+  result->object = call_plainly(c.callee.object, c.arguments, nullptr);
+  if (result->object == nullptr) return true;
+  c.trace.transient(result->object);
+  result->ref = c.trace.ref_of(result->object);
+  return true;
+}
+
 // list.__eq__(x, other) where one is of a subclass, which may have an __eq__ of its own.
 bool compare_storage(MethodCall& m, Result* result) {
   m.trace().use(m.self);
@@ -618,6 +643,7 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
     if (PyType_Check(self) && m.name == "__new__")
       return call_new(c, reinterpret_cast<PyTypeObject*>(self), result);
     if (PyType_Check(self) && m.name == "fromkeys") return dict_fromkeys(c, self, result);
+    if (PyType_Check(self) && m.name == "from_iterable") return chain_over_known(c, self, result);
     m.self = c.trace.value(self);
     if (m.self.ref == 0 && !is_constant(self))
       m.self.ref = c.trace.read(NodeKind::method_self, c.callee, nullptr, 0, self);
@@ -645,6 +671,7 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
   if (is_constant_type(owner) || is_atom(m.self.object) ||
       is_numpy_number(Py_TYPE(m.self.object))) {
     c.trace.use(m.self);
+    if (makes_match(owner, m.name)) return make_match(c, m.self, m.arguments, m.name, result);
     return c.on_constants(result);
   }
   if (call_method_of_object(c, m.self, m.arguments, m.name, owner, result)) return true;

@@ -28,6 +28,15 @@ bool repeat_method(BuiltinCall& c, Value self, std::span<const Value> arguments,
   return true;
 }
 
+// What a match that the trace made tells is as constant as what it was made of.
+bool ask_match(BuiltinCall& c, Value self, std::span<const Value> arguments, Result* result) {
+  if (!c.trace.is_born(self.object)) return false;
+  for (const Value& v : arguments)
+    if (!is_constant(v.object)) return false;
+  for (const Value& v : arguments) c.trace.use(v);
+  return c.plainly(result);
+}
+
 bool call_generator_method(BuiltinCall& c, Value self, std::span<const Value> arguments,
                            Result* result) {
   if (!c.trace.is_born(self.object) || c.has_keywords()) return false;
@@ -82,6 +91,38 @@ bool bind_function(BuiltinCall& c, Value function, std::span<const Value> argume
   return true;
 }
 
+bool is_match(PyObject* object) { return std::string_view(Py_TYPE(object)->tp_name) == "re.Match"; }
+
+bool makes_match(const PyTypeObject* owner, std::string_view name) {
+  return std::string_view(owner->tp_name) == "re.Pattern" &&
+         (name == "match" || name == "fullmatch" || name == "search");
+}
+
+bool make_match(BuiltinCall& c, Value pattern, std::span<const Value> arguments,
+                std::string_view name, Result* result) {
+  // An object of a class of strings (torch.__version__) stands for its text as long as it is there.
+  const auto is_text = [&](const Value& v) {
+    return PyUnicode_Check(v.object) && !c.trace.is_born(v.object) && v.ref != 0;
+  };
+  for (const Value& v : arguments)
+    if (!is_atom(v.object) && !is_text(v)) return false;
+  for (const Value& v : arguments) {
+    if (is_atom(v.object))
+      c.trace.use(v);
+    else
+      c.trace.guard_same(v);
+  }
+  result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
+  if (result->object == nullptr || !is_match(result->object)) return true;
+  const Object text =
+      Object::steal(PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+  PyObject* method = _PyType_Lookup(Py_TYPE(pattern.object), text.get());
+  std::vector<Value> inputs{{method, 0}, {pattern.object, 0}};
+  for (const Value& v : arguments) inputs.push_back({v.object, 0});
+  result->ref = c.trace.make(StepKind::call, inputs, result->object, 0, c.keywords);
+  return true;
+}
+
 bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> arguments,
                            std::string_view name, PyTypeObject* owner, Result* result) {
   const std::string_view type = owner->tp_name;
@@ -93,6 +134,7 @@ bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> ar
       if (!is_constant(v.object)) return false;
     return repeat_method(c, self, arguments, name, result);
   }
+  if (type == "re.Match") return ask_match(c, self, arguments, result);
   if (owner == &PyModule_Type && name == "__getattribute__")
     return read_module(c, self, arguments, result);
   if (type == "torch.device" && (name == "__enter__" || name == "__exit__"))

@@ -416,6 +416,50 @@ bool make_deque(BuiltinCall& c, Result* result) {
   return true;
 }
 
+// types.MappingProxyType(dict), of a dict that is known
+bool make_proxy(BuiltinCall& c, Result* result) {
+  if (c.count() != 1 || c.has_keywords() || !PyDict_CheckExact(c.argument(0).object)) return false;
+  if (!c.trace.is_tracked(c.argument(0).object)) return false;
+  result->object = call_plainly(c.callee.object, c.arguments, nullptr);
+  if (result->object == nullptr) return true;
+  c.trace.hold(c.argument(0).object);
+  const Value inputs[] = {c.callee, c.argument(0)};
+  result->ref = c.trace.make(StepKind::call, inputs, result->object);
+  return true;
+}
+
+// weakref.ref(object): always the same one, as long as it is there. Objects that are compared by
+// code of their own are left alone, since references to them are.
+bool make_reference(BuiltinCall& c, Result* result) {
+  if (c.count() != 1 || c.has_keywords()) return false;
+  const Value object = c.trace.value(c.argument(0).object, c.argument(0).ref);
+  const PyTypeObject* type = Py_TYPE(object.object);
+  if (is_atom(object.object)) {
+    c.trace.guard_type(object);
+    return c.plainly(result);  // raises
+  }
+  if (object.ref == 0 || type->tp_hash != PyBaseObject_Type.tp_hash ||
+      type->tp_richcompare != PyBaseObject_Type.tp_richcompare)
+    return false;
+  c.trace.guard_type(object);
+  result->object = call_plainly(c.callee.object, c.arguments, nullptr);
+  if (result->object == nullptr) return true;
+  if (c.trace.is_born(object.object)) {
+    const Value inputs[] = {c.callee, object};
+    result->ref = c.trace.is_tracked(result->object)
+                      ? c.trace.ref_of(result->object)
+                      : c.trace.make(StepKind::call, inputs, result->object);
+    return true;
+  }
+  // It is the same object if it is what the reference leads to: a guard on the object itself would
+  // keep it alive.
+  result->ref = c.trace.object_behind(result->object);
+  const Value reference{result->object, result->ref};
+  c.trace.guard_same(reference);
+  c.trace.read(NodeKind::referent, reference, nullptr, 0, object.object);
+  return true;
+}
+
 // types.MethodType(function, self)
 bool make_method(BuiltinCall& c, Result* result) {
   if (c.count() != 2 || c.has_keywords() || !PyFunction_Check(c.argument(0).object)) return false;
@@ -515,6 +559,8 @@ Handler find_type(PyTypeObject* type) {
       {&PyBaseObject_Type, make_object},
       {&PySlice_Type, make_slice},
       {&PyMethod_Type, make_method},
+      {&PyDictProxy_Type, make_proxy},
+      {&_PyWeakref_RefType, make_reference},
       {&PyUnicode_Type, make_text},
       {&PyBool_Type, call_bool},
   };

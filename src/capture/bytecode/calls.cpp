@@ -149,6 +149,18 @@ bool is_shallow_copy(PyObject* function) {
          text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname) == "copy";
 }
 
+// How a dict of weak keys or values is read: by its references.
+bool is_weak_read(PyObject* function) {
+  if (module_of(function) != "weakref") return false;
+  const std::string name = text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname);
+  const size_t dot = name.find('.');
+  const std::string_view owner = std::string_view(name).substr(0, dot);
+  const std::string_view method =
+      dot == std::string::npos ? "" : std::string_view(name).substr(dot + 1);
+  return (owner == "WeakKeyDictionary" || owner == "WeakValueDictionary") &&
+         (method == "__contains__" || method == "__getitem__" || method == "get");
+}
+
 BreakReason why_left_alone(PyObject* function) {
   const std::string_view module = module_of(function);
   const bool transforms =
@@ -245,6 +257,11 @@ Result call_partial(Trace& trace, Value partial, std::span<const Value> argument
       PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(all_names[i]));
   }
   return call(&trace, function, all, tuple.get());
+}
+
+// A weak reference, or a dict's with its key.
+bool is_reference(PyObject* object) {
+  return PyWeakref_CheckRef(object) && Py_TYPE(object)->tp_call == _PyWeakref_RefType.tp_call;
 }
 
 // torch.jit.script(function): the function that was scripted. What it returns is what the script
@@ -533,7 +550,8 @@ bool is_function_of(PyObject* function, std::string_view module, std::string_vie
 bool is_followed(PyObject* function) {
   return !is_disabled(function) && behind_wrapper(function) == nullptr &&
          (!is_left_alone(module_of(function)) || is_signature_field(function) ||
-          is_inspection(function) || is_shallow_copy(function) || is_graph_break(function));
+          is_inspection(function) || is_shallow_copy(function) || is_graph_break(function) ||
+          is_weak_read(function));
 }
 
 PyObject* call_plainly(PyObject* callee, std::span<const Value> arguments, PyObject* keywords) {
@@ -565,7 +583,7 @@ Result call(Trace* trace, Value callee, std::span<const Value> arguments, PyObje
   if (PyType_Check(object)) return call_type(*trace, callee, arguments, keywords);
   if (Py_TYPE(object) == &Py_GenericAliasType)
     return call_alias(*trace, callee, arguments, keywords);
-  if (PyWeakref_CheckRefExact(object) && arguments.empty() && trace->is_tracked(object))
+  if (is_reference(object) && arguments.empty() && trace->is_tracked(object))
     return call_reference(*trace, callee);
   if (is_partial(object)) return call_partial(*trace, callee, arguments, keywords);
   if (const Object script = behind_script(object); script && trace->is_tracked(object)) {

@@ -219,7 +219,7 @@ PyObject* load(const GuardInstruction& instruction, std::span<PyObject* const> s
     case GuardOp::attribute: return attribute(instruction, parent());
     case GuardOp::iterated: return gone_over(parent());
     case GuardOp::referent:
-      return PyWeakref_CheckRefExact(parent()) ? PyWeakref_GET_OBJECT(parent()) : nullptr;
+      return PyWeakref_CheckRef(parent()) ? PyWeakref_GET_OBJECT(parent()) : nullptr;
     case GuardOp::scalar: return scalar(instruction, registers);
     default: return nullptr;
   }

@@ -15,10 +15,11 @@ void settle(Trace& trace, Value value) {
   if (is_constant(value.object)) trace.use(value);
 }
 
-// Stored and read as the builtin type does it.
+// Stored and read as the builtin type does it. A subclass of list has another slot for it, since
+// list.__getitem__ is a method: what counts is what the class has by that name.
 bool has_storage_of(PyObject* object, PyTypeObject& type) {
   return PyType_IsSubtype(Py_TYPE(object), &type) &&
-         Py_TYPE(object)->tp_as_mapping->mp_subscript == type.tp_as_mapping->mp_subscript;
+         _PyType_Lookup(Py_TYPE(object), names().getitem) == _PyType_Lookup(&type, names().getitem);
 }
 
 PyObject* element(PyObject* sequence, Py_ssize_t i) {
@@ -325,7 +326,11 @@ Value behind_proxy(Trace& trace, Value proxy) {
   PyObject* mapping = reinterpret_cast<Proxy*>(proxy.object)->mapping;
   if (!PyDict_CheckExact(mapping)) return proxy;
   if (!trace.views.contains(proxy.object)) {
-    if (trace.is_born(proxy.object) || trace.ref_of(proxy.object) == 0) return proxy;
+    if (trace.is_born(proxy.object)) {  // types.MappingProxyType(d)
+      const Value dict = trace.value(mapping);
+      return dict.ref != 0 ? dict : proxy;
+    }
+    if (trace.ref_of(proxy.object) == 0) return proxy;
     trace.guard_same(proxy);  // it shows the same dict as long as it is there
   }
   return {mapping, trace.object_behind(mapping)};
@@ -359,14 +364,18 @@ Result get_item(Trace* trace, Value container, Value key) {
   }
   const bool is_index = PyLong_Check(key.object) || PySlice_Check(key.object);
   if (is_index && !is_constant(object) &&
-      (has_storage_of(object, PyList_Type) || has_storage_of(object, PyTuple_Type)))
+      (has_storage_of(object, PyList_Type) || has_storage_of(object, PyTuple_Type))) {
+    if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object))
+      trace->read_type(Py_TYPE(object), names().getitem,
+                       _PyType_Lookup(Py_TYPE(object), names().getitem));
     return get_sequence_item(*trace, container, key);
+  }
   if (PyTuple_CheckExact(object) && is_index && container.ref != 0)
     return get_sequence_item(*trace, container, key);
   if (PyDict_Check(object)) return get_dict_item(*trace, container, key);
   trace->use(container);
   trace->use(key);
-  if (is_deque(object) && trace->is_born(object)) {
+  if ((is_deque(object) || is_match(object)) && trace->is_born(object)) {
     PyObject* item = PyObject_GetItem(object, key.object);
     return {item, item == nullptr ? 0 : trace->adopt(item)};
   }

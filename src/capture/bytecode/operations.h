@@ -142,6 +142,8 @@ bool call_autograd(Trace& trace, Value function, std::span<const Value> argument
                    Result* result);
 // requires_grad_() and such: the call is made again by each run, in its place among the tensor ops.
 Result call_on_graph(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* names);
+bool make_parameter(Trace& trace, Value callee, std::span<const Value> arguments,
+                    PyObject* keywords, Result* result);
 // torch.autograd.profiler.record_function, a label in a profile: profiler_calls.cpp; the same.
 bool call_profiler(Trace& trace, Value function, std::span<const Value> arguments, PyObject* names,
                    Result* result);

@@ -381,6 +381,8 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
         *result = call_switch(*trace, callee, arguments, keywords);
         return true;
       }
+      if (name == "_make_subclass" && make_parameter(*trace, callee, arguments, keywords, result))
+        return true;
       if (call_state(*trace, callee, arguments, keywords, result)) return true;
       if (name == "tolist" && arguments.size() == 1 && keywords == nullptr &&
           is_fixed_tensor(*trace, arguments[0])) {

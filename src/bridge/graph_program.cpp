@@ -60,13 +60,8 @@ bool writes_whole_tensors(const OpLog& log) {
 Decision graph_is_faster(const OpLog& log, const LogProgram& program) {
   const bool kernels = cpu_target() != "none";
   if (!program.writes()) return Decision::allow();
-  const auto is_outside = [&](LogValue value) {
-    return log.is_input_memory(log.values()[value].memory);
-  };
-  const bool outside =
-      std::any_of(log.items().begin(), log.items().end(), [&](const LogItem& item) {
-        return std::any_of(item.written.begin(), item.written.end(), is_outside);
-      });
+  const bool outside = std::ranges::any_of(
+      log.items(), [&](const LogItem& item) { return log.changes_input(item); });
   if (!kernels) return Decision::forbid("in-place ops are fastest as they are");
   return !outside || writes_whole_tensors(log)
              ? Decision::allow()
@@ -89,9 +84,7 @@ Decision graph_is_faster(const Program& program) {
 bool leaves_graph(const OpLog& log, std::span<const LogValue> outputs) {
   bool tracked = false;
   for (LogValue output : outputs) {
-    if (output < 0 || log.values()[output].kind != LoggedTensor::Kind::result ||
-        !log.values()[output].requires_grad)
-      continue;
+    if (!log.is_tracked(output)) continue;
     tracked = true;
     if (const at::Tensor tensor = log.tensor(output); tensor.defined() && !tensor.grad_fn())
       return false;
@@ -117,12 +110,27 @@ Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
   return TrainingProgram::can_train(log, inputs, outputs);
 }
 
+// The gradients that a program drops before anything else, to come back to if its run is none
+// because a guess was wrong.
+class DroppedGradients {
+ public:
+  DroppedGradients(const LogProgram& log, const std::vector<at::Tensor>& inputs) {
+    for (size_t i : log.cleared_first()) {
+      if (log.expects()) dropped_.emplace_back(inputs[i], inputs[i].grad());
+      inputs[i].mutable_grad().reset();
+    }
+  }
+  void restore() {
+    for (const auto& [owner, grad] : dropped_) owner.mutable_grad() = grad;
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> dropped_;
+};
+
 // By requires_grad_() where no op has a gradient: a graph of such ops would not know.
 bool gives_leaf(const OpLog& log, std::span<const LogValue> outputs) {
-  return std::ranges::any_of(outputs, [&](LogValue output) {
-    return output >= 0 && log.values()[output].kind == LoggedTensor::Kind::result &&
-           log.values()[output].requires_grad;
-  });
+  return std::ranges::any_of(outputs, [&](LogValue output) { return log.is_tracked(output); });
 }
 
 }  // namespace
@@ -172,10 +180,8 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
       refusal_ = decision.reason();
     }
   }
-  for (size_t i = 0; graph_ && i < interface.outputs.size(); ++i)
-    if (interface.outputs[i] >= 0 && log.values()[interface.outputs[i]].requires_grad &&
-        log_.has_grads() && log.values()[interface.outputs[i]].kind == LoggedTensor::Kind::result)
-      consumed_.push_back(i);
+  for (size_t i = 0; graph_ && log_.has_grads() && i < interface.outputs.size(); ++i)
+    if (log.is_tracked(interface.outputs[i])) consumed_.push_back(i);
   if (graph_ || training_) return;  // the recorder has counted it
   count(Counter::graphs);
   count(Counter::ops_fallback, static_cast<int64_t>(log_.ops()));
@@ -285,13 +291,8 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
   for (const at::Tensor& input : inputs)
     if (input._fw_grad(0).defined()) return std::nullopt;
   GeneratorStates states(log_.generators());
-  // Of a run that is none, because a guess was wrong.
-  std::vector<std::pair<at::Tensor, at::Tensor>> dropped;
+  DroppedGradients dropped(log_, inputs);
   try {
-    for (size_t i : log_.cleared_first()) {
-      if (log_.expects()) dropped.emplace_back(inputs[i], inputs[i].grad());
-      inputs[i].mutable_grad().reset();
-    }
     for (const c10::Scalar& scalar : scalars) inputs.push_back(number_as_tensor(scalar));
     QuietWrites quiet(inputs, log_.quietly_written());
     auto outputs = graph_->impl().run_typed(inputs);
@@ -305,7 +306,7 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
   } catch (const Mispredicted&) {
     states.restore();
     if (!log_.expects()) return std::nullopt;
-    for (const auto& [owner, grad] : dropped) owner.mutable_grad() = grad;
+    dropped.restore();
     throw;  // most likely it is that
   } catch (...) {
     states.restore();
@@ -316,15 +317,11 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
 std::optional<std::vector<at::Tensor>> GraphProgram::run_training(
     const std::vector<at::Tensor>& inputs, std::span<const c10::Scalar> scalars) const {
   if (!clears_only_) return training_->run(inputs, scalars);
-  std::vector<std::pair<at::Tensor, at::Tensor>> dropped;
-  for (size_t i : log_.cleared_first()) {
-    if (log_.expects()) dropped.emplace_back(inputs[i], inputs[i].grad());
-    inputs[i].mutable_grad().reset();
-  }
+  DroppedGradients dropped(log_, inputs);
   try {
     return training_->run(inputs, scalars);
   } catch (const Mispredicted&) {
-    for (const auto& [owner, grad] : dropped) owner.mutable_grad() = grad;
+    dropped.restore();
     throw;
   }
 }

@@ -90,8 +90,7 @@ std::vector<bool> LogProgram::live_items(const OpLog& log,
     for (const LogScalar& scalar : item.scalars)
       if (const int32_t number = number_of(scalar.id); number >= 0)
         need_items(static_cast<uint32_t>(number), needed_number);
-    for (const LogSlot& slot : item.slots)
-      for (LogValue value : slot.values) need(value);
+    each_argument(item, need);
   }
   return live;
 }
@@ -151,9 +150,7 @@ void LogProgram::make_constants(const OpLog& log, const std::vector<bool>& live,
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) continue;
     for (LogValue value : log.items()[i].written) touch(value);
-    for (const LogSlot& slot : log.items()[i].slots)
-      for (LogValue value : slot.values)
-        if (value >= 0) used[value] = true;
+    each_argument(log.items()[i], [&](LogValue value) { used[value] = true; });
   }
   for (size_t id = 0; id < log.values().size(); ++id) {
     const LoggedTensor& value = log.values()[id];
@@ -294,8 +291,7 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
     uses_autograd_ = uses_autograd_ || (tracked && log.ambients()[item.ambient].grad);
     one_ambient_ = one_ambient_ && item.ambient == 0;
     writes_ = writes_ || !item.written.empty();
-    for (LogValue value : item.written)
-      fails_cleanly_ = fails_cleanly_ && !log.is_input_memory(log.values()[value].memory);
+    if (log.changes_input(item)) fails_cleanly_ = false;
     if (changes_unseen(*item.op) || is_grad_op(*item.op)) fails_cleanly_ = false;
     if (item.random || (item.op->is_custom && !is_own_op(*item.op))) {
       for (const c10::IValue& argument : item.arguments)
@@ -374,8 +370,7 @@ void LogProgram::note_grads(const OpLog& log, const std::vector<bool>& live,
                             std::span<const LogValue> inputs, std::span<const LogValue> outputs) {
   bool first = true;
   const bool goes_on = std::any_of(outputs.begin(), outputs.end(), [&](LogValue output) {
-    return output >= 0 && log.values()[output].kind == LoggedTensor::Kind::result &&
-           log.values()[output].requires_grad && !log.is_consumed(output);
+    return log.is_tracked(output) && !log.is_consumed(output);
   });
   const auto note = [&](LogValue value, std::vector<size_t>& list) {
     const auto at = std::find(inputs.begin(), inputs.end(), value);

@@ -10,15 +10,6 @@
 namespace smelt {
 namespace {
 
-bool writes_input(const OpLog& log, size_t first, size_t last) {
-  const auto writes = [&](const LogItem& item) {
-    return std::ranges::any_of(item.written, [&](LogValue value) {
-      return log.is_input_memory(log.values()[value].memory);
-    });
-  };
-  return std::any_of(log.items().begin() + first, log.items().begin() + last, writes);
-}
-
 // The items of a stage, and the values that it takes and gives.
 struct Plan {
   size_t first, last;
@@ -120,8 +111,8 @@ StagedProgram::StagedProgram(const OpLog& log, const std::vector<bool>& live,
     for (const at::Generator& generator : stage.program->log().generators())
       if (std::ranges::find(generators_, generator) == generators_.end())
         generators_.push_back(generator);
-    if (s < begins.size())
-      writes_early_ = writes_early_ || writes_input(log, plan.first, plan.last);
+    for (size_t i = plan.first; s < begins.size() && i < plan.last; ++i)
+      writes_early_ = writes_early_ || log.changes_input(log.items()[i]);
     stages_.push_back(std::move(stage));
   }
   for (LogValue output : interface.outputs)

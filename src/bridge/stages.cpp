@@ -9,11 +9,6 @@
 namespace smelt {
 namespace {
 
-bool is_tracked_result(const OpLog& log, LogValue value) {
-  return value >= 0 && log.values()[value].kind == LoggedTensor::Kind::result &&
-         log.values()[value].requires_grad;
-}
-
 // Positions of which one has to be a stage's start: behind the op that makes an output what it is,
 // up to the first that makes something of it on the way to another output.
 struct Interval {
@@ -24,8 +19,7 @@ class DependentOutputs {
  public:
   DependentOutputs(const OpLog& log, std::span<const LogValue> outputs) : log_(log) {
     for (LogValue output : outputs)
-      if (is_tracked_result(log, output) && log.tensor(output).defined())
-        tracked_.push_back(output);
+      if (log.is_tracked(output) && log.tensor(output).defined()) tracked_.push_back(output);
     find_entangled();
   }
 
@@ -98,7 +92,7 @@ class DependentOutputs {
       if (!reads) continue;
       bool leads_on = false;
       const auto reach = [&](LogValue value) {
-        if (!is_tracked_result(log_, value)) return;
+        if (!log_.is_tracked(value)) return;
         reached[value] = leads_on = true;
       };
       std::ranges::for_each(item.results, reach);

@@ -51,12 +51,4 @@ class Lifetimes {
   std::vector<size_t> last_read_, last_write_;
 };
 
-// Visits the tensors that an item takes.
-template <typename Visit>
-void each_argument(const LogItem& item, const Visit& visit) {
-  for (const LogSlot& slot : item.slots)
-    for (LogValue value : slot.values)
-      if (value >= 0) visit(value);
-}
-
 }  // namespace smelt

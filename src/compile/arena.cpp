@@ -25,8 +25,9 @@ constexpr int64_t kNoticeable = 64;  // one part in so many
 class Placing {
  public:
   Placing(const Graph& graph, const Schedule& schedule, Program& program)
-      : program_(program), blocks_(blocks_of(graph, schedule, program)) {
-    for (const Symbol& symbol : program.symbols.symbols()) hints_.push_back(symbol.hint);
+      : program_(program),
+        blocks_(blocks_of(graph, schedule, program)),
+        hints_(program.symbols.hints()) {
     for (const Unit& unit : schedule.order)
       calls_.push_back(unit.node >= 0 && !graph.nodes[unit.node].traits.view &&
                        !graph.nodes[unit.node].traits.effect);
@@ -107,7 +108,7 @@ class Placing {
 
   Program& program_;
   const std::vector<Block> blocks_;
-  std::vector<int64_t> hints_;
+  const std::vector<int64_t> hints_;
   std::vector<bool> calls_;            // by step: what it calls may take memory
   std::vector<size_t> buffer_blocks_;  // by buffer
   std::vector<Arena::Buffer> buffers_;

@@ -21,8 +21,7 @@ bool is_in_arena(const Program& program, const Block& block) {
 }
 
 std::vector<Piece> pieces_of(const Program& program, const std::vector<Block>& blocks) {
-  std::vector<int64_t> hints;
-  for (const Symbol& symbol : program.symbols.symbols()) hints.push_back(symbol.hint);
+  const std::vector<int64_t> hints = program.symbols.hints();
   std::vector<Piece> pieces;
   if (program.arena.bytes > 0)
     pieces.push_back({.bytes = program.arena.bytes,

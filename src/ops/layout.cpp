@@ -98,6 +98,8 @@ std::optional<int> wrap_dim(int64_t dim, int rank) {
   return static_cast<int>(dim < 0 ? dim + range : dim);
 }
 
+bool is_row_major(const TensorType& type) { return type.strides == contiguous_strides(type.sizes); }
+
 bool is_contiguous(SymbolTable& symbols, const TensorType& type) {
   if (is_empty(symbols, type.sizes)) return true;
   Size expected = 1;

@@ -39,6 +39,8 @@ bool expandable(SymbolTable& symbols, std::span<const Size> from, std::span<cons
 std::optional<int> wrap_dim(int64_t dim, int rank);
 
 bool is_contiguous(SymbolTable& symbols, const TensorType& type);
+// Its strides are written as row-major ones are; no symbol is asked.
+bool is_row_major(const TensorType& type);
 bool is_channels_last(SymbolTable& symbols, const TensorType& type);  // contiguous in that order
 bool is_channels_last_3d(SymbolTable& symbols, const TensorType& type);
 // Every element has its own place and there are no gaps (torch: non-overlapping and dense).

@@ -10,10 +10,6 @@
 namespace smelt {
 namespace {
 
-bool is_contiguous(const TensorType& type) {
-  return type.strides == contiguous_strides(type.sizes);
-}
-
 // max_pool*(self, kernel_size, stride, padding, dilation, ceil_mode)
 constexpr WindowArgs kMaxArgs{1, 2, 3, 4};
 
@@ -66,7 +62,7 @@ UpdatedElement max_gradient(ElementQuery& q) {
 
 // Walked image by image, which suits a layout of images only.
 Decision allows_max_gradient(const NodeReader& q) {
-  if (!is_contiguous(q.result())) return Decision::forbid("channels are next to each other");
+  if (!is_row_major(q.result())) return Decision::forbid("channels are next to each other");
   if (loops::is_half(q.result().dtype)) return Decision::forbid("each sum would be rounded");
   return Decision::allow();
 }
@@ -138,7 +134,7 @@ bool max_pool_places(DecomposeQuery& q, const Windows& windows) {
   const std::vector<int64_t> strides = place_strides(windows);
   const auto rank = static_cast<int>(windows.size());
   // As torch's kernel for cubes whose channels come last does, where it finds nothing greater.
-  const bool forgets_depth = rank == 3 && !is_contiguous(q.result());
+  const bool forgets_depth = rank == 3 && !is_row_major(q.result());
   Term start{}, inside{}, most{};
   for (int d = 0; d < rank; ++d) {
     Term along = counted(q, windows[d], strides[d]);
@@ -178,7 +174,7 @@ constexpr std::string_view kSliding[] = {"", "", "aten::max_pool2d", "aten::max_
 // The values only, of windows side by side: by a reduction. Small windows are written out where the
 // channels come last, since neighbours are no elements of one window then.
 bool max_side_by_side(DecomposeQuery& q, const Windows& windows) {
-  if (!is_contiguous(q.result()) && allows_windows(windows)) {
+  if (!is_row_major(q.result()) && allows_windows(windows)) {
     ArgList kernel;
     for (const Window& w : windows) kernel.emplace_back(w.kernel);
     give(q, 0,
@@ -236,7 +232,7 @@ bool adaptive_max(DecomposeQuery& q) {
   if (!is_wanted(q, 1)) return max_side_by_side(q, *windows);
   if (finds_places(q, windows)) return max_pool_places(q, *windows);
   const bool whole = std::ranges::all_of(*windows, [](const Window& w) { return w.output == 1; });
-  return whole && is_contiguous(q.type(0)) && places_in(*windows) < kMostPlaces &&
+  return whole && is_row_major(q.type(0)) && places_in(*windows) < kMostPlaces &&
          greatest_of_image(q, *windows);
 }
 

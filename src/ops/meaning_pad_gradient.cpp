@@ -100,8 +100,7 @@ Decision allows_gradient(const NodeReader& q) {
   if (readers > kMostReaders) return Decision::forbid("a large pad");
   if (form == Pad::reflects && loops::is_half(q.result().dtype))
     return Decision::forbid("pixels of two bytes");
-  const bool plain = q.result().strides == contiguous_strides(q.result().sizes);
-  if (pairs == 3 && !plain && loops::is_half(q.result().dtype))
+  if (pairs == 3 && !is_row_major(q.result()) && loops::is_half(q.result().dtype))
     return Decision::forbid("cubes whose channels come last");
   return Decision::allow();
 }

@@ -44,10 +44,6 @@ class Folder {
   }
 
  private:
-  bool is_frozen(const Arg& arg) const {
-    return arg.is<Ref>() && static_cast<size_t>(arg.get<Ref>().id) < frozen_.size() &&
-           frozen_[arg.get<Ref>().id];
-  }
   static size_t weight_at(const Node& product) { return product.op == kAddmm ? 2 : 1; }
   // Where the bias stands; -1 if the op takes none.
   static int bias_at(const Node& product) {
@@ -94,8 +90,8 @@ class Folder {
     if (type != graph_.type(reader.results[0]) ||
         (type.dtype != DType::f32 && type.dtype != DType::f64))
       return nullptr;
-    if (!is_frozen(node->args[weight_at(*node)])) return nullptr;
-    if (has_bias(*node) && !is_frozen(node->args[bias_at(*node)])) return nullptr;
+    if (!is_frozen(frozen_, node->args[weight_at(*node)])) return nullptr;
+    if (has_bias(*node) && !is_frozen(frozen_, node->args[bias_at(*node)])) return nullptr;
     if (node->op == kAddmm && (node->args[3] != Arg(1) || node->args[4] != Arg(1) ||
                                graph_.type(node->args[0].get<Ref>().id).rank() != 1))
       return nullptr;
@@ -140,7 +136,7 @@ class Folder {
 
   // The frozen argument as a vector over the channels of the product, if that is what it is.
   ValueId channel_vector(const Node& product, const Arg& arg) {
-    if (!is_frozen(arg)) return -1;
+    if (!is_frozen(frozen_, arg)) return -1;
     const TensorType& result = graph_.type(product.results[0]);
     const TensorType type = graph_.type(arg.get<Ref>().id);
     const int channels = product.op == kConvolution ? 1 : result.rank() - 1;

@@ -49,4 +49,9 @@ std::vector<bool> frozen_values(const Graph& graph, const std::vector<bool>& inp
   return frozen;
 }
 
+bool is_frozen(const std::vector<bool>& frozen, const Arg& arg) {
+  return arg.is<Ref>() && static_cast<size_t>(arg.get<Ref>().id) < frozen.size() &&
+         frozen[arg.get<Ref>().id];
+}
+
 }  // namespace smelt

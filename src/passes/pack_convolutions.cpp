@@ -79,9 +79,7 @@ class Packer {
   const TensorType& type(const Arg& arg) const { return graph_.type(arg.get<Ref>().id); }
 
   bool is_packable(const Node& node) const {
-    if (node.op != kConvolution) return false;
-    const ValueId weight = node.args[1].get<Ref>().id;
-    if (static_cast<size_t>(weight) >= frozen_.size() || !frozen_[weight]) return false;
+    if (node.op != kConvolution || !is_frozen(frozen_, node.args[1])) return false;
     const TensorType& input = type(node.args[0]);
     return input.rank() >= 3 && input.rank() <= 5 && input.device.is_cpu() &&
            takes(input.dtype, node) && all_known(input.sizes) &&

@@ -76,7 +76,7 @@ class Packer {
     const bool adds = node.op == kAddmm;
     Arg& matrix = node.args[adds ? 2 : 1];
     const Arg& rows = node.args[adds ? 1 : 0];
-    if (!frozen_[matrix.get<Ref>().id] || !is_transposed(type(matrix))) return false;
+    if (!is_frozen(frozen_, matrix) || !is_transposed(type(matrix))) return false;
     if (!type(rows).sizes[0].is_known()) return false;
     const Product product{.rows = rows,
                           .matrix = matrix,
@@ -84,10 +84,8 @@ class Packer {
                           .m = type(rows).sizes[0].known(),
                           .k = type(matrix).sizes[0].known(),
                           .n = type(matrix).sizes[1].known()};
-    if (may_pack(node, product)) {
-      if (is_for_onednn(product)) return pack_for_onednn(node, product);
-      if (is_for_mkl(product)) return pack_for_mkl(node, product);
-    }
+    if (may_pack(node, product) && (is_for_onednn(product) || is_for_mkl(product)))
+      return pack(node, product);
     if (is_narrow_float(type(matrix).dtype) || !is_better_row_major(product)) return false;
     const ValueId copy = writer_.call("aten::clone", {matrix, kContiguous});
     if (copy >= 0) matrix = Ref{copy};
@@ -98,9 +96,7 @@ class Packer {
   bool may_pack(const Node& node, const Product& product) const {
     const TensorType& by = type(product.matrix);
     const TensorType& made = graph_.type(node.results[0]);
-    if (by.strides[1] != by.sizes[0] || product.m == 0 ||
-        made.strides != contiguous_strides(made.sizes))
-      return false;
+    if (by.strides[1] != by.sizes[0] || product.m == 0 || !is_row_major(made)) return false;
     if (product.bias.is_none()) return true;
     const TensorType& bias = type(product.bias);
     return node.args[3] == Arg(1) && node.args[4] == Arg(1) && bias.dtype == by.dtype &&
@@ -124,30 +120,21 @@ class Packer {
     return product.m >= 4 || product.k <= 64;
   }
 
-  // The matrix as the layer keeps it. What it is packed to only the library knows: nobody else may
+  // What the matrix, as the layer keeps it, is packed to only the library knows: nobody else may
   // read that.
-  ValueId weights_of(const Product& product) {
-    return writer_.call("aten::t", {product.matrix}, /*is_view=*/true);
-  }
-
-  bool pack_for_onednn(Node& node, const Product& product) {
-    const ValueId weights = weights_of(product);
+  bool pack(Node& node, const Product& product) {
+    const ValueId weights = writer_.call("aten::t", {product.matrix}, /*is_view=*/true);
     if (weights < 0) return false;
+    const bool for_onednn = is_for_onednn(product);
+    const OpName& reorder = for_onednn ? kReorderOneDnn : kReorderMkl;
     const ValueId packed =
-        writer_.call(kReorderOneDnn.str(), {Ref{weights}, Size(product.m)}, graph_.type(weights));
-    node.op = kOneDnn;
-    node.args = {product.rows,        Ref{packed}, product.bias,
-                 std::string("none"), ArgList{},   std::string()};
-    return true;
-  }
-
-  bool pack_for_mkl(Node& node, const Product& product) {
-    const ValueId weights = weights_of(product);
-    if (weights < 0) return false;
-    const ValueId packed =
-        writer_.call(kReorderMkl.str(), {Ref{weights}, Size(product.m)}, graph_.type(weights));
-    node.op = kMkl;
-    node.args = {product.rows, Ref{packed}, Ref{weights}, product.bias, Size(product.m)};
+        writer_.call(reorder.str(), {Ref{weights}, Size(product.m)}, graph_.type(weights));
+    node.op = for_onednn ? kOneDnn : kMkl;
+    if (for_onednn)
+      node.args = {product.rows,        Ref{packed}, product.bias,
+                   std::string("none"), ArgList{},   std::string()};
+    else
+      node.args = {product.rows, Ref{packed}, Ref{weights}, product.bias, Size(product.m)};
     return true;
   }
 

@@ -20,6 +20,7 @@
 
 #include <utility>
 
+#include "ops/layout.h"
 #include "passes/ownership.h"
 #include "passes/passes.h"
 #include "passes/replacements.h"
@@ -33,16 +34,12 @@ const OpName kView("aten::view");
 const OpName kUnsafeView("aten::_unsafe_view");
 const OpName kReshape("aten::reshape");
 
-bool is_contiguous(const TensorType& type) {
-  return type.strides == contiguous_strides(type.sizes);
-}
-
 // Whether both, contiguous, show the same elements in the same order, given that they share a
 // storage.
 bool shows_the_same(const TensorType& a, const TensorType& b) {
   return a.dtype == b.dtype && a.device == b.device && a.offset == b.offset && a.conj == b.conj &&
          a.neg == b.neg && a.wrapped_number == b.wrapped_number && a.numel() == b.numel() &&
-         is_contiguous(a) && is_contiguous(b);
+         is_row_major(a) && is_row_major(b);
 }
 
 // The dimensions of a permute, counted from the front; nothing if one of them is not a known

@@ -32,7 +32,7 @@ Object dict_of(PyObject* object) {
   return dict;
 }
 
-// A method in C that a class has taken for a special one: `__getattr__ = dict.get`.
+// A method in C as a class has it, also one taken for a special method: `__getattr__ = dict.get`.
 bool is_method_in_c(PyObject* found) {
   return Py_TYPE(found) == &PyMethodDescr_Type || Py_TYPE(found) == &PyWrapperDescr_Type;
 }
@@ -153,7 +153,7 @@ Result call_getter(Trace& trace, Value attribute, Value object, PyTypeObject* ty
   }
   PyObject* result = kind->tp_descr_get(found, object.object, as_object(type));
   if (result == nullptr || !trace.active() || is_constant(result)) return {result, 0};
-  if (object.object != nullptr && (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type)) {
+  if (object.object != nullptr && is_method_in_c(found)) {
     if (_PyType_Lookup(Py_TYPE(object.object), name) == found)
       return remake_by_getattr(trace, object, name, result);
     const Value inputs[] = {{found, 0}, object};  // super()'s: the object's class has another

@@ -610,10 +610,6 @@ bool is_constant_type(PyTypeObject* type) {
          std::string_view(type->tp_name) == "re.Pattern";
 }
 
-}  // namespace
-
-namespace {
-
 // A method that does what a dict's does.
 bool call_through_proxy(MethodCall& m, Result* result) {
   static const std::unordered_set<std::string_view> names{"get",          "keys",    "values",
@@ -621,9 +617,9 @@ bool call_through_proxy(MethodCall& m, Result* result) {
                                                           "__contains__", "__len__", "__iter__"};
   if (!names.contains(m.name)) return false;
   const Value dict = behind_proxy(m.trace(), m.self);
+  if (dict.object == m.self.object) return false;
   PyObject* method =
       PyDict_GetItemString(own_dict(&PyDict_Type).get(), std::string(m.name).c_str());
-  if (dict.object == m.self.object) return false;
   std::vector<Value> arguments{dict};
   arguments.insert(arguments.end(), m.arguments.begin(), m.arguments.end());
   BuiltinCall call{m.trace(), {method, 0}, arguments, m.call.keywords};

@@ -106,12 +106,7 @@ bool make_match(BuiltinCall& c, Value pattern, std::span<const Value> arguments,
   };
   for (const Value& v : arguments)
     if (!is_atom(v.object) && !is_text(v)) return false;
-  for (const Value& v : arguments) {
-    if (is_atom(v.object))
-      c.trace.use(v);
-    else
-      c.trace.guard_same(v);
-  }
+  for (const Value& v : arguments) use_key(c.trace, v);
   result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
   if (result->object == nullptr || !is_match(result->object)) return true;
   const Object text =
@@ -215,8 +210,7 @@ namespace {
 // By which the cache finds its result: an object from outside, known by identity.
 bool is_plain_key(const Trace& trace, PyObject* object) {
   return trace.is_tracked(object) && !trace.is_born(object) && !tensors().is_tensor(object) &&
-         Py_TYPE(object)->tp_hash == PyBaseObject_Type.tp_hash &&
-         Py_TYPE(object)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+         is_known_by_identity(Py_TYPE(object));
 }
 
 }  // namespace
@@ -232,12 +226,7 @@ bool call_cached_function(BuiltinCall& c, Result* result) {
     if (!is_plain_key(c.trace, v.object)) return false;
     has_objects = true;
   }
-  for (const Value& v : c.arguments) {
-    if (is_constant(v.object))
-      c.trace.use(v);
-    else
-      c.trace.guard_same(v);
-  }
+  for (const Value& v : c.arguments) use_key(c.trace, v);
   c.trace.guard_same(c.callee);
   {
     const Unfollowed unfollowed(&c.trace);

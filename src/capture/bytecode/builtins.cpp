@@ -433,14 +433,11 @@ bool make_proxy(BuiltinCall& c, Result* result) {
 bool make_reference(BuiltinCall& c, Result* result) {
   if (c.count() != 1 || c.has_keywords()) return false;
   const Value object = c.trace.value(c.argument(0).object, c.argument(0).ref);
-  const PyTypeObject* type = Py_TYPE(object.object);
   if (is_atom(object.object)) {
     c.trace.guard_type(object);
     return c.plainly(result);  // raises
   }
-  if (object.ref == 0 || type->tp_hash != PyBaseObject_Type.tp_hash ||
-      type->tp_richcompare != PyBaseObject_Type.tp_richcompare)
-    return false;
+  if (object.ref == 0 || !is_known_by_identity(Py_TYPE(object.object))) return false;
   c.trace.guard_type(object);
   result->object = call_plainly(c.callee.object, c.arguments, nullptr);
   if (result->object == nullptr) return true;
@@ -619,13 +616,8 @@ bool reads_state_of_process(std::string_view module, std::string_view name) {
 
 bool read_state_of_process(BuiltinCall& c, Result* result) {
   if (c.count() != 0) return c.plainly(result);  // raises
-  const Object none = Object::steal(PyTuple_New(0));
-  const Object value = Object::steal(call_plainly(c.callee.object, {}, nullptr));
-  if (!value || !is_constant(value.get())) {
-    PyErr_Clear();
-    return false;
-  }
-  c.trace.guard_reading(c.callee.object, none.get(), value.get());
+  const Object value = c.trace.read_state(c.callee.object, as_tuple({}).get());
+  if (!value) return false;
   *result = {Py_NewRef(value.get()), c.trace.adopt(value.get(), 2)};
   return true;
 }

@@ -87,6 +87,11 @@ bool is_numpy_number(const PyTypeObject* type) {
          numbers.contains(type->tp_name);
 }
 
+bool is_known_by_identity(const PyTypeObject* type) {
+  return type->tp_hash == PyBaseObject_Type.tp_hash &&
+         type->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+}
+
 bool is_shared(PyObject* object) {
   return is_atom(object) || (PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == 0) ||
          is_numpy_number(Py_TYPE(object));

@@ -14,15 +14,10 @@ bool is_context_var(PyObject* object) { return Py_TYPE(object) == &PyContextVar_
 bool read_outer(Trace& trace, Value callee, std::span<const Value> arguments, Result* result) {
   if (!std::ranges::all_of(arguments.subspan(1), [](Value v) { return is_constant(v.object); }))
     return false;
-  const Object value = Object::steal(call_plainly(callee.object, arguments, nullptr));
-  PyErr_Clear();
-  if (!value || !is_constant(value.get())) return false;
+  const Object value = trace.read_state(callee.object, as_tuple(arguments).get());
+  if (!value) return false;
   trace.guard_same(arguments[0]);
   for (const Value& v : arguments.subspan(1)) trace.use(v);
-  const Object asked = Object::steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
-  for (size_t i = 0; i < arguments.size(); ++i)
-    PyTuple_SET_ITEM(asked.get(), static_cast<Py_ssize_t>(i), Py_NewRef(arguments[i].object));
-  trace.guard_reading(callee.object, asked.get(), value.get());
   *result = {Py_NewRef(value.get()), 0};
   return true;
 }

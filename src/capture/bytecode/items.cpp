@@ -60,14 +60,6 @@ Result get_sequence_item(Trace& trace, Value sequence, Value key) {
   return {result, trace.read_item(sequence, index, result)};
 }
 
-// A key is known by value, or an object that stays the same.
-void use_key(Trace& trace, Value key) {
-  if (is_constant(key.object))
-    trace.use(key);
-  else
-    trace.guard_same(key);
-}
-
 Result get_dict_item(Trace& trace, Value dict, Value key) {
   use_key(trace, key);
   trace.guard_type(dict);
@@ -312,6 +304,20 @@ bool hash_is_address(Trace& trace, PyObject* key) {
 
 }  // namespace
 
+Object as_tuple(std::span<const Value> values) {
+  Object tuple = Object::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
+  for (size_t i = 0; tuple && i < values.size(); ++i)
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(values[i].object));
+  return tuple;
+}
+
+void use_key(Trace& trace, Value key) {
+  if (is_constant(key.object))
+    trace.use(key);
+  else
+    trace.guard_same(key);
+}
+
 PyObject* look_up(Trace& trace, PyObject* dict, PyObject* key) {
   const Transparent transparent(&trace, true);
   if (!hash_is_address(trace, key)) return PyDict_GetItemWithError(dict, key);
@@ -458,10 +464,7 @@ Result contains(Trace* trace, Value container, Value item, bool negate) {
 }
 
 Result build_tuple(Trace* trace, std::span<const Value> items) {
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(items.size()));
-  for (size_t i = 0; tuple != nullptr && i < items.size(); ++i)
-    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), Py_NewRef(items[i].object));
-  return make_new(trace, StepKind::build_tuple, items, tuple);
+  return make_new(trace, StepKind::build_tuple, items, as_tuple(items).release());
 }
 
 Result build_list(Trace* trace, std::span<const Value> items) {

@@ -62,6 +62,10 @@ Result format(Trace* trace, Value value, int conversion, Value spec);
 Result join_strings(Trace* trace, std::span<const Value> parts);
 
 // items.cpp
+// Their objects.
+Object as_tuple(std::span<const Value> values);
+// A key is known by value, or an object that stays the same.
+void use_key(Trace& trace, Value key);
 // PyDict_GetItemWithError(), with the key's __hash__ and __eq__ followed.
 PyObject* look_up(Trace& trace, PyObject* dict, PyObject* key);
 // The dict behind a mapping proxy, in the place of the proxy: reads of it are guarded as any dict's

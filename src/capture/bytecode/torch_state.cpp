@@ -21,26 +21,25 @@ struct Getter {
 
 // State that is changed together, by functions some of which change several parts of it.
 struct Group {
-  Set getters, setters;
-  std::vector<Getter> all;
+  std::vector<Getter> getters;
+  Set setters;
+
+  bool reads(std::string_view name) const {
+    return std::ranges::any_of(getters, [&](const Getter& getter) { return getter.name == name; });
+  }
 };
 
 const Group& attention() {
   static const Group group{
-      {"_get_mem_efficient_sdp_enabled", "_get_cudnn_sdp_enabled", "_get_overrideable_sdp_enabled"},
-      {"_set_sdp_use_mem_efficient", "_set_sdp_use_cudnn", "_set_sdp_use_overrideable"},
       {{"_get_mem_efficient_sdp_enabled"},
        {"_get_cudnn_sdp_enabled"},
-       {"_get_overrideable_sdp_enabled"}}};
+       {"_get_overrideable_sdp_enabled"}},
+      {"_set_sdp_use_mem_efficient", "_set_sdp_use_cudnn", "_set_sdp_use_overrideable"}};
   return group;
 }
 
 const Group& cudnn() {
   static const Group group{
-      {"_get_cudnn_enabled", "_get_cudnn_benchmark", "_get_cudnn_deterministic",
-       "_get_cudnn_allow_tf32", "_get_cudnn_depthwise_kernel", "_get_fp32_precision_getter"},
-      {"_set_cudnn_enabled", "_set_cudnn_benchmark", "_set_cudnn_deterministic",
-       "_set_cudnn_allow_tf32", "_set_cudnn_depthwise_kernel", "_set_fp32_precision_setter"},
       {{"_get_cudnn_enabled"},
        {"_get_cudnn_benchmark"},
        {"_get_cudnn_deterministic"},
@@ -49,13 +48,15 @@ const Group& cudnn() {
        {"_get_fp32_precision_getter", "cuda", "all"},
        {"_get_fp32_precision_getter", "cuda", "conv"},
        {"_get_fp32_precision_getter", "cuda", "rnn"},
-       {"_get_fp32_precision_getter", "cuda", "matmul"}}};
+       {"_get_fp32_precision_getter", "cuda", "matmul"}},
+      {"_set_cudnn_enabled", "_set_cudnn_benchmark", "_set_cudnn_deterministic",
+       "_set_cudnn_allow_tf32", "_set_cudnn_depthwise_kernel", "_set_fp32_precision_setter"}};
   return group;
 }
 
 // Nothing of this is set by code that is followed.
 const Group& others() {
-  static const Group group{{"get_num_threads", "get_num_interop_threads"}, {}, {}};
+  static const Group group{{{"get_num_threads"}, {"get_num_interop_threads"}}, {}};
   return group;
 }
 
@@ -74,24 +75,14 @@ bool has_cuda() {
 
 void guard_all(Trace& trace, const Group& group) {
   const Unfollowed unfollowed(&trace, false);
-  for (const Getter& getter : group.all) {
+  for (const Getter& getter : group.getters) {
     const Object function = core_function(getter.name);
     if (!function) continue;  // another PyTorch
     const Object arguments =
         Object::steal(getter.backend == nullptr ? PyTuple_New(0)
                                                 : Py_BuildValue("(ss)", getter.backend, getter.op));
-    const Object value = Object::steal(PyObject_Call(function.get(), arguments.get(), nullptr));
-    PyErr_Clear();
-    if (value && is_constant(value.get()))
-      trace.guard_reading(function.get(), arguments.get(), value.get());
+    trace.read_state(function.get(), arguments.get());
   }
-}
-
-Object as_tuple(std::span<const Value> arguments) {
-  Object tuple = Object::steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
-  for (size_t i = 0; i < arguments.size(); ++i)
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(arguments[i].object));
-  return tuple;
 }
 
 // The precision of what CUDA computes; of others ops on the CPU take note.
@@ -127,7 +118,7 @@ bool call_state(Trace& trace, Value callee, std::span<const Value> arguments, Py
   if (!PyCFunction_Check(callee.object) || keywords != nullptr) return false;
   const std::string_view name = reinterpret_cast<PyCFunctionObject*>(callee.object)->m_ml->ml_name;
   for (const Group* group : {&attention(), &cudnn(), &others()}) {
-    if (group->getters.contains(name)) return read_state(trace, *group, callee, arguments, result);
+    if (group->reads(name)) return read_state(trace, *group, callee, arguments, result);
     if (!group->setters.contains(name)) continue;
     if ((group == &cudnn() && has_cuda()) || !sets_cuda_only(name, arguments) ||
         !std::ranges::all_of(arguments, [](Value v) { return is_constant(v.object); }))

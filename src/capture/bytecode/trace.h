@@ -95,6 +95,8 @@ class Trace {
   // C code that looks at some state and calls no Python code gave a constant. has_read(): it has
   // been asked before.
   void guard_reading(PyObject* function, PyObject* arguments, PyObject* value);
+  // Asks it, and guards the answer; empty if that is no constant.
+  Object read_state(PyObject* function, PyObject* arguments);
   bool has_read(PyObject* function, PyObject* arguments) const;
 
   // -- computing; all operands atoms. Folded (0) if none of them has a ref.
@@ -212,8 +214,6 @@ class Trace {
   bool has_guessed_flag = false;                        // about a flag, without a backward pass
   // Whether this line of the program has not been guessed about that often yet.
   bool may_guess_here(int most);
-  // Whether the root's code speaks of a backward pass: a step of training, it seems.
-  bool is_step() const;
   bool has_backward = false;                   // a backward pass is part of the trace
   bool in_pass = false;                        // one runs, and calls hooks
   std::unordered_map<PyObject*, Value> hooks;  // that the trace has registered

@@ -124,6 +124,14 @@ void Trace::guard_reading(PyObject* function, PyObject* arguments, PyObject* val
   readings_.push_back({Object::share(function), Object::share(arguments), Object::share(value)});
 }
 
+Object Trace::read_state(PyObject* function, PyObject* arguments) {
+  Object value = Object::steal(PyObject_Call(function, arguments, nullptr));
+  PyErr_Clear();
+  if (!value || !is_constant(value.get())) return {};
+  guard_reading(function, arguments, value.get());
+  return value;
+}
+
 void Trace::use(Value v) {
   if (!active()) return;
   v = value(v.object, v.ref);

@@ -95,14 +95,6 @@ bool Trace::may_guess_here(int most) {
   return ++guessed_at_[{here.file, here.line}] <= most;
 }
 
-bool Trace::is_step() const {
-  if (!code) return false;
-  PyObject* names = reinterpret_cast<PyCodeObject*>(code.get())->co_names;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i)
-    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "backward") == 0) return true;
-  return false;
-}
-
 void Trace::expect(Ref number, bool truth) {
   if (!speculates) {
     stop(BreakReason::data_dependent, "a branch on a number that was read from a tensor");

@@ -81,6 +81,14 @@ struct LogItem {
   std::shared_ptr<const LogFunction> function;  // of a call that can be written down as ops
 };
 
+// The tensors that an item takes.
+template <typename Visit>
+void each_argument(const LogItem& item, const Visit& visit) {
+  for (const LogSlot& slot : item.slots)
+    for (LogValue value : slot.values)
+      if (value >= 0) visit(value);
+}
+
 // What is taken of the values of the log, as an argument of the pass that calls hooks or of the
 // call of a function.
 LogSlot hook_uses(const std::vector<LogHook>& hooks, uint32_t argument,

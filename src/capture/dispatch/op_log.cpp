@@ -157,12 +157,11 @@ bool OpLog::is_made_of(LogValue value, const Accept& accept) const {
     const LoggedTensor& known = values_[open[i]];
     if (known.dynamic || !accept(known)) return false;
     if (known.kind != LoggedTensor::Kind::result || known.item >= items_.size()) continue;
-    for (const LogSlot& slot : items_[known.item].slots)
-      for (const LogValue argument : slot.values)
-        if (argument >= 0 && !seen[argument]) {
-          seen[argument] = true;
-          open.push_back(argument);
-        }
+    each_argument(items_[known.item], [&](LogValue argument) {
+      if (seen[argument]) return;
+      seen[argument] = true;
+      open.push_back(argument);
+    });
   }
   return true;
 }
@@ -479,6 +478,11 @@ void OpLog::call(const OpInfo& op, DispatchKeySet below, std::vector<c10::IValue
     for (LogValue result : item.results)
       if (result >= 0) values_[result].dynamic = true;
   items_.push_back(std::move(item));
+}
+
+bool OpLog::changes_input(const LogItem& item) const {
+  return std::ranges::any_of(
+      item.written, [&](LogValue value) { return is_input_memory(values_[value].memory); });
 }
 
 std::unique_ptr<const OpLog> OpLog::part(size_t first, size_t last,

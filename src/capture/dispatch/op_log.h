@@ -138,6 +138,13 @@ class OpLog {
   const std::vector<LoggedTensor>& values() const { return values_; }
   const std::vector<OpAmbient>& ambients() const { return ambients_; }
   bool is_input_memory(int32_t memory) const { return memory == 0 || input_memory_[memory]; }
+  // A result that requires a gradient.
+  bool is_tracked(LogValue value) const {
+    return value >= 0 && values_[value].kind == LoggedTensor::Kind::result &&
+           values_[value].requires_grad;
+  }
+  // Does the op change memory of an input?
+  bool changes_input(const LogItem& item) const;
   // The tensor behind a value; undefined if nobody holds it any more.
   at::Tensor tensor(LogValue value) const { return at::Tensor(values_[value].impl.lock()); }
 

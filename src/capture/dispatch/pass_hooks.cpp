@@ -117,8 +117,7 @@ class Uses {
   }
   void use(const std::vector<LogItem>& items) {
     for (const LogItem& item : items) {
-      for (const LogSlot& taken : item.slots)
-        for (const LogValue value : taken.values) use(value);
+      each_argument(item, [&](LogValue value) { use(value); });
       for (const LogValue made : item.results) make(made);
     }
   }

@@ -59,8 +59,7 @@ void Emitter::in_chunks(const loops::Stage& stage, int dim, size_t chunks, const
   if (chunks == 0) return body(range);
   const int64_t length = chunks_[dim].lengths[chunks - 1];
   counted_loop(range.begin, range.end, length, [&](Value* begin) {
-    Value* end = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin,
-                                           ir_.CreateAdd(begin, number(length)), range.end);
+    Value* end = chunk_end(begin, number(length), range.end);
     in_chunks(stage, dim, chunks - 1, {begin, end, std::gcd(range.multiple, length)}, body);
     close_chunk(stage, chunks_[dim].level + chunks - 1);
   });

@@ -172,15 +172,17 @@ void Emitter::count_through(Value* first, Value* last, std::span<Value* const> l
   });
 }
 
+Value* Emitter::chunk_end(Value* begin, Value* length, Value* end) {
+  return ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, ir_.CreateAdd(begin, length), end);
+}
+
 // The block of a dimension that has a number.
 Emitter::Range Emitter::block_range(int dim, Value* block, int64_t length) {
   const Size& size = kernel_.extent(dim);
   const int64_t known = size.as_known().value_or(1);
   if (size.is_known() && known <= length) return {number(0), number(known), known};
   Value* begin = ir_.CreateMul(block, number(length));
-  Value* end = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin,
-                                         ir_.CreateAdd(begin, number(length)), extent(dim));
-  return {begin, end, std::gcd(known, length)};
+  return {begin, chunk_end(begin, number(length), extent(dim)), std::gcd(known, length)};
 }
 
 void Emitter::emit_item(std::span<Value* const> blocks) {

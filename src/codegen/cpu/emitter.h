@@ -106,6 +106,8 @@ class Emitter {
 
   // loop_nest.cpp
   void counted_loop(Value* begin, Value* end, int64_t step, CountedBody body);
+  // begin + length, or the end of all if that comes first.
+  Value* chunk_end(Value* begin, Value* length, Value* end);
   void run_once(Value* at, CountedBody body);
   Range inner_range(int dim);
   void vector_loop(const Range& range, const Inst* lead, Body body);

@@ -77,8 +77,7 @@ void Emitter::combine_slices(const loops::Stage& stage) {
     }
     counted_loop(number(0), number(plan_.slices), row, [&](Value* begin) {
       for (const Accumulator::Slot& slot : slots) clear_slot(inst, slot, lanes_);
-      Value* end = ir_.CreateBinaryIntrinsic(
-          llvm::Intrinsic::smin, ir_.CreateAdd(begin, number(row)), number(plan_.slices));
+      Value* end = chunk_end(begin, number(row), number(plan_.slices));
       counted_loop(begin, end, 1, [&](Value* slice) {
         for (int pack = 0; pack < packs_; ++pack)
           combine_into(inst, load_slice(v, slice, pack), slots[pack]);

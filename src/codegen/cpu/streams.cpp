@@ -32,7 +32,7 @@ Value* Emitter::aligned_begin(const Range& range, const Inst& lead) {
   const int64_t width = bytes_of(lead.dtype);
   Value* beyond = ir_.CreateAnd(ir_.CreateNeg(address), number(width * plan_.lanes - 1));
   Value* points = ir_.CreateUDiv(beyond, number(width));
-  return ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, ir_.CreateAdd(begin, points), end);
+  return chunk_end(begin, points, end);
 }
 
 bool Emitter::can_stream(const Inst& inst, const Access& access) const {

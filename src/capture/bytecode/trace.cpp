@@ -50,6 +50,9 @@ Ref Trace::born_tensor(PyObject* object) const {
 }
 
 Ref Trace::ref_of(PyObject* object) const {
+  // Most of what is asked about, and never tracked.
+  const PyTypeObject* type = Py_TYPE(object);
+  if (type == &PyUnicode_Type || type == &PyLong_Type || object == Py_None) return 0;
   const Tracked* tracked = find(object);
   return tracked == nullptr ? born_tensor(object) : tracked->ref;
 }

@@ -8,6 +8,7 @@
 
 #include "capture/bytecode/builtin_call.h"
 #include "capture/bytecode/names.h"
+#include "capture/bytecode/private_api.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -694,7 +695,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     return false;
   }
   if (Py_TYPE(object) == &PyMethodDescr_Type || Py_TYPE(object) == &PyWrapperDescr_Type ||
-      Py_TYPE(object) == &_PyMethodWrapper_Type)
+      Py_TYPE(object) == method_wrapper_type())
     return call_builtin_method(c, result);
   if (is_numpy_function(object)) return call_numpy(c, result);
   return call_cached_function(c, result);

@@ -115,5 +115,7 @@ bool is_tracing();
 // A function that is never followed: smelt.disable.
 void mark_disabled(PyObject* function);
 bool is_disabled(PyObject* function);
+// Whether there is code for this version of CPython's instructions; without, all is left to it.
+bool follows_this_python();
 
 }  // namespace smelt::bytecode

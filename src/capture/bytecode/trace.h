@@ -99,6 +99,9 @@ class Trace {
   Object read_state(PyObject* function, PyObject* arguments);
   bool has_read(PyObject* function, PyObject* arguments) const;
 
+  // A function behind lru_cache gave `result`, which it remembers: each cached call asks it again.
+  Ref remembered(PyObject* function, PyObject* arguments, PyObject* keywords, PyObject* result);
+
   // -- computing; all operands atoms. Folded (0) if none of them has a ref.
   Ref scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result);
   // function(a) or function(a, b), where it is one in C that depends on nothing else.
@@ -275,6 +278,7 @@ class Trace {
   std::vector<TypeLookup> lookups_;
   std::vector<AliasGuard> aliases_;
   std::vector<Reading> readings_;
+  std::vector<Remembered> remembered_;
   std::vector<GuardEntry> guards_;
   std::vector<Step> steps_;
   Ambient ambient_;

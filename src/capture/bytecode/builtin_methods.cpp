@@ -619,8 +619,8 @@ bool call_through_proxy(MethodCall& m, Result* result) {
   if (!names.contains(m.name)) return false;
   const Value dict = behind_proxy(m.trace(), m.self);
   if (dict.object == m.self.object) return false;
-  PyObject* method =
-      PyDict_GetItemString(own_dict(&PyDict_Type).get(), std::string(m.name).c_str());
+  const Object name = Object::steal(PyUnicode_FromString(std::string(m.name).c_str()));
+  PyObject* method = _PyType_Lookup(Py_TYPE(dict.object), name.get());
   std::vector<Value> arguments{dict};
   arguments.insert(arguments.end(), m.arguments.begin(), m.arguments.end());
   BuiltinCall call{m.trace(), {method, 0}, arguments, m.call.keywords};
@@ -739,6 +739,7 @@ bool call_operator_function(BuiltinCall& c, std::string_view name, Result* resul
     return give_none(result, set_item(trace, c.argument(0), c.argument(1), c.argument(2)));
   if (c.count() == 1) {
     const Value a = c.argument(0);
+    if (name == "abs") return call_abs(c, result);
     if (const auto op = unaries.find(name); op != unaries.end())
       return *result = unary(trace, op->second, a), true;
     if (name == "truth" || name == "not_") {

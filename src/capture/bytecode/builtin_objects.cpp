@@ -213,11 +213,22 @@ bool is_plain_key(const Trace& trace, PyObject* object) {
          is_known_by_identity(Py_TYPE(object));
 }
 
+// As a dict; empty if there are none.
+Object keywords_of(const BuiltinCall& c) {
+  if (!c.has_keywords()) return {};
+  Object dict = Object::steal(PyDict_New());
+  for (size_t i = 0; c.positional() + i < c.count(); ++i)
+    PyDict_SetItem(dict.get(), c.keyword(i), c.argument(c.positional() + i).object);
+  return dict;
+}
+
 }  // namespace
 
-// Its result is a function of the arguments, or the cache would be wrong. The call is made again
-// for what it does to the cache. What an object gives may be another thing when it has changed and
-// the cache has lost it, unless it is nothing: logger.warning_once(text).
+// Its result is a function of the arguments, or the cache would be wrong; what it computes when it
+// is first called is no part of the trace. A constant is one, and the call is made again for what
+// it does to the cache. Anything else (a tensor) is what the cache has: each cached call asks it.
+// So is what an object gives, which may be another thing when the object has changed and the cache
+// has lost it, unless it is nothing: logger.warning_once(text).
 bool call_cached_function(BuiltinCall& c, Result* result) {
   if (!is_cached_function(c.callee.object) || c.trace.is_born(c.callee.object)) return false;
   bool has_objects = false;
@@ -229,19 +240,19 @@ bool call_cached_function(BuiltinCall& c, Result* result) {
   for (const Value& v : c.arguments) use_key(c.trace, v);
   c.trace.guard_same(c.callee);
   {
-    const Unfollowed unfollowed(&c.trace);
-    const size_t before = c.trace.log().position();
+    const Unfollowed unfollowed(&c.trace, false);
     result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
-    if (c.trace.log().position() != before)
-      c.trace.stop(BreakReason::c_function, "a cached function");
   }
-  c.trace.check_log();
+  c.trace.check_log(true);
   if (result->object == nullptr) {
     c.trace.stop(BreakReason::exception, "a cached function");
     return true;
   }
   if (!is_constant(result->object) || (has_objects && result->object != Py_None)) {
-    c.trace.stop(BreakReason::unknown_object, Py_TYPE(result->object)->tp_name);
+    const Object keywords = keywords_of(c);
+    result->ref =
+        c.trace.remembered(c.callee.object, as_tuple(c.arguments.first(c.positional())).get(),
+                           keywords.get(), result->object);
     return true;
   }
   std::vector<Value> inputs{c.callee};

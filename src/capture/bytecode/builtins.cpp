@@ -1,5 +1,7 @@
 // Builtin functions and the methods of builtin types that a trace can go through: each by what it
 // depends on. Anything that is not here ends the graph.
+#include <opcode.h>
+
 #include <functional>
 #include <string>
 #include <string_view>
@@ -419,11 +421,13 @@ bool make_deque(BuiltinCall& c, Result* result) {
 
 // types.MappingProxyType(dict), of a dict that is known
 bool make_proxy(BuiltinCall& c, Result* result) {
-  if (c.count() != 1 || c.has_keywords() || !PyDict_CheckExact(c.argument(0).object)) return false;
-  if (!c.trace.is_tracked(c.argument(0).object)) return false;
+  if (c.count() != 1 || c.has_keywords()) return false;
+  PyObject* dict = c.argument(0).object;
+  if (!PyDict_CheckExact(dict) && !PyODict_CheckExact(dict)) return false;
+  if (!c.trace.is_tracked(dict)) return false;
   result->object = call_plainly(c.callee.object, c.arguments, nullptr);
   if (result->object == nullptr) return true;
-  c.trace.hold(c.argument(0).object);
+  c.trace.hold(dict);
   const Value inputs[] = {c.callee, c.argument(0)};
   result->ref = c.trace.make(StepKind::call, inputs, result->object);
   return true;
@@ -670,7 +674,10 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
         if (c.has_keywords() && !takes_keywords) return c.plainly(result);  // raises
         return found->second(c, result);
       }
-      if (name == "abs" || name == "round" || name == "pow") return call_on_numbers(c, result);
+      if (name == "abs") return call_abs(c, result);
+      if (name == "pow" && c.count() == 2 && !c.has_keywords())
+        return *result = binary(trace, NB_POWER, c.argument(0), c.argument(1)), true;
+      if (name == "round" || name == "pow") return call_on_numbers(c, result);
       if (pure_builtins().contains(name)) return c.on_constants(result);
       if (name == "print" || name == "input" || name == "open") {
         trace->stop(BreakReason::output, std::string(name));

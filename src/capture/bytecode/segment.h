@@ -50,6 +50,9 @@ class Segment {
  private:
   bool has_same_slots(PyObject* const* slots, size_t count) const;
   const Reading* changed_reading() const;  // nullptr: all are as they were
+  // Asks the cached functions again. miss: one raised an error; retry: one gives something else.
+  Outcome remember() const;
+  bool check_guards(PyObject** slots, size_t count, PyObject** registers);
   TraceResult result_;  // without nodes and guards: the guard program has what it needs of them
   GuardProgram guards_;
   // Registers: the guards' wanted nodes, the program's outputs, the steps' results.

@@ -169,6 +169,7 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   aliases_.resize(position.aliases);
   guards_.resize(position.guards);
   readings_.resize(position.readings);
+  remembered_.resize(position.remembered);
 
   TraceResult result;
   result.exit = std::move(exit);
@@ -190,6 +191,7 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   result.lookups = std::move(lookups_);
   result.aliases = std::move(aliases_);
   result.readings = std::move(readings_);
+  result.remembered = std::move(remembered_);
   drop_unneeded_steps(result);
   add_distinctness(result);
   if (!make_program(result, position, request)) return std::nullopt;

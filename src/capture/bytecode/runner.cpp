@@ -104,6 +104,7 @@ class RootRunner {
   Next trace(int offset);
   Next give_up(int offset, const std::string& reason);
   std::string why_missed(int offset) const;
+  void end_trace(Trace& trace, const Interpreter& interpreter, FrameOutcome outcome, int offset);
   std::optional<TraceResult> finish_trace(Trace& trace, const Interpreter& interpreter,
                                           FrameOutcome outcome, int offset);
   void keep(int offset, std::optional<TraceResult> result, const Trace& trace,
@@ -301,26 +302,38 @@ RootRunner::Next RootRunner::trace(int offset) {
     if (frame_.slots()[i] != nullptr) refs[i] = trace->slot_ref(static_cast<int>(i));
   Interpreter interpreter(thread_, frame_, trace.get(), true, std::move(refs));
   FrameOutcome outcome;
+  bool has_ended = false;
   {
-    const TracingScope scope(thread_, tracing);
+    TracingScope scope(thread_, tracing);
+    tracing.end = [&] {
+      has_ended = true;
+      end_trace(*trace, interpreter, FrameOutcome::stopped, offset);
+      scope.collect_again();
+    };
     outcome = interpreter.run(false);
   }
   for (const Object& code : tracing.stopped_in)
     compiled_.adopt(reinterpret_cast<PyCodeObject*>(code.get()));
-  std::optional<TraceResult> result = finish_trace(*trace, interpreter, outcome, offset);
-  if (!backend_error_) keep(offset, std::move(result), *trace, interpreter);
-  const std::optional<Break> stopped = trace->stopped();
-  trace.reset();  // it holds on to objects that the program may have dropped
-  if (stopped) {
-    compiled_.note_break(*stopped);
-    if (FullgraphCheck* check = FullgraphCheck::current()) check->saw_break(*stopped);
-  }
+  if (!has_ended) end_trace(*trace, interpreter, outcome, offset);
+  trace.reset();
   if (backend_error_ && (outcome == FrameOutcome::stopped || outcome == FrameOutcome::returned)) {
     restore_error(std::move(backend_error_));
     return finish(leave(thread_, frame_, nullptr));
   }
   if (outcome == FrameOutcome::stopped) return Next::again;
   return finish(interpreter.complete(outcome));
+}
+
+// The trace becomes a segment, and lets go of objects that the program may have dropped.
+void RootRunner::end_trace(Trace& trace, const Interpreter& interpreter, FrameOutcome outcome,
+                           int offset) {
+  std::optional<TraceResult> result = finish_trace(trace, interpreter, outcome, offset);
+  if (!backend_error_) keep(offset, std::move(result), trace, interpreter);
+  if (const std::optional<Break>& stopped = trace.stopped()) {
+    compiled_.note_break(*stopped);
+    if (FullgraphCheck* check = FullgraphCheck::current()) check->saw_break(*stopped);
+  }
+  trace.release();
 }
 
 // Up to the return or, if that can't be, up to the last point in front of which the trace could

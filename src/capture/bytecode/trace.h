@@ -202,6 +202,9 @@ class Trace {
   // In front of the checkpoint's instruction.
   std::optional<TraceResult> finish_break(const Request& request);
   int exit_offset() const { return checkpoint_.offset; }
+  // Lets go of all objects but those that code still running asked to hold(). It has stopped, and
+  // its segment is made.
+  void release();
 
   size_t bytecodes = 0;  // run so far, for statistics and limits
   Object code;           // of the root's frame, for the names of its variables

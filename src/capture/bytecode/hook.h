@@ -40,7 +40,11 @@ struct Tracing {
   bool looks_inside = false;                // and it looks into what they return
   std::unordered_set<PyObject*> callbacks;  // Python functions that such C code was given
   int called_back = 0;                      // > 0: followed code that C code has called
-  std::vector<Object> stopped_in;           // code of the callees in which the trace stopped
+  struct Callee {
+    Object code;
+    int offset;  // of the instruction
+  };
+  std::vector<Callee> stopped_in;  // callees in which the trace stopped, the innermost first
   // Makes a segment of a trace that has stopped, and drops what the trace holds; once.
   std::function<void()> end;
 };

@@ -3,6 +3,7 @@
 // opcodes_3xx.cpp maps a version's instructions to them.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -45,6 +46,12 @@ class Interpreter {
   // How the trace knows the function, for its closure.
   void set_function_ref(Ref ref) { function_ref_ = ref; }
 
+  // The instruction that was run last.
+  int offset() const { return start_; }
+  // The trace of the root shall end in front of these, if it can and has come that far.
+  void expect_breaks(const std::map<int, std::optional<Break>>* breaks) { expected_ = breaks; }
+  bool has_met_expected() const { return has_met_expected_; }  // it has ended there
+
   PyObject* value() const { return value_; }
   Ref value_ref() const { return value_ref_; }
   // The root's instructions since the last one in front of which the trace could have ended.
@@ -79,6 +86,7 @@ class Interpreter {
   Flow step();
   Flow run_instruction();
   void checkpoint();
+  bool ends_here();
   void check_length();
   FrameOutcome pause(FrameOutcome outcome, int offset);
   FrameOutcome raise_out(Flow flow);
@@ -241,6 +249,8 @@ class Interpreter {
   Object handled_at_start_;            // root: the exception that was being handled
   bool redo_ = false;                  // raised: by running the instruction again
   bool never_started_ = false;         // raised: recursion too deep
+  const std::map<int, std::optional<Break>>* expected_ = nullptr;
+  bool has_met_expected_ = false;
   std::string raised_type_;
   std::unordered_set<int> between_checkpoints_;
   PyObject* value_ = nullptr;

@@ -39,6 +39,7 @@ class Segment {
   uint64_t hits = 0;
   bool guesses = false;          // about what is in tensors
   std::optional<Break> ends_at;  // the break in front of which it ends
+  bool ends_inside = false;      // that is in a callee, and it has not been there a second time yet
 
   // "torch's get_num_threads gives something else"; empty: all state that was looked at is the
   // same.
@@ -79,9 +80,13 @@ struct CodeSegments {
   std::map<int, bool>
       plain;  // nothing to gain from tracing at that offset: CPython runs the instruction
   std::map<int, int>
-      wrong_guesses;          // about what is in tensors, by offset; less with each right one
-  std::map<int, int> opened;  // segments that hold for one position of an iterator, by offset
-  bool given_up = false;      // the limit was hit: the whole frame runs plain from now on
+      wrong_guesses;  // about what is in tensors, by offset; less with each right one
+  // Calls at which traces of a frame further out have stopped, somewhere inside; as a root this
+  // frame's next trace ends in front of them. Nothing: it turned out otherwise.
+  std::map<int, std::optional<Break>> stops_inside;
+  std::unordered_set<int> retried;  // offsets of segments that went since their break had gone
+  std::map<int, int> opened;        // segments that hold for one position of an iterator, by offset
+  bool given_up = false;            // the limit was hit: the whole frame runs plain from now on
 };
 
 }  // namespace smelt::bytecode

@@ -30,6 +30,12 @@ void Trace::stop(BreakReason reason, std::string detail) {
   }
 }
 
+void Trace::stop_at(Break known) {
+  if (break_) return;
+  log_->pause();
+  break_ = std::move(known);
+}
+
 void Trace::check_log(bool thorough) {
   if (!active()) return;
   if (auto trouble = log_->take_trouble(thorough)) stop(trouble->reason, trouble->detail);

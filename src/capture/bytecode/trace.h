@@ -44,6 +44,8 @@ class Trace {
   bool active() const { return !break_; }
   // Ends the trace in front of the root's current instruction. The first reason counts.
   void stop(BreakReason reason, std::string detail);
+  // The same at a break that is known.
+  void stop_at(Break known);
   const std::optional<Break>& stopped() const { return break_; }
   // Fills in the user's line for stop(); set by the interpreter.
   std::function<void(Break&)> locate;

@@ -43,6 +43,7 @@ struct Tracing {
   struct Callee {
     Object code;
     int offset;  // of the instruction
+    int before;  // instructions that it had run
   };
   std::vector<Callee> stopped_in;  // callees in which the trace stopped, the innermost first
   // Makes a segment of a trace that has stopped, and drops what the trace holds; once.

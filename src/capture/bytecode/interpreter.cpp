@@ -85,6 +85,7 @@ Interpreter::Interpreter(PyThreadState* thread, Frame frame, Trace* trace, bool 
       code_(frame.code()),
       slots_(frame.slots()),
       locals_(frame.locals()),
+      first_visible_(frame.first_visible()),
       refs_(std::move(refs)) {
   const Instructions instructions = instructions_of(code_);
   SMELT_CHECK(instructions.bytes != nullptr, "code without instructions");
@@ -115,6 +116,7 @@ FrameOutcome Interpreter::run(bool throwing, int limit) {
         if (limit != 0 && count++ == limit) return pause(FrameOutcome::stopped, next_);
         if (trace_ != nullptr && !trace_->active()) return pause(FrameOutcome::stopped, next_);
         if (expected_ != nullptr && ends_here()) return pause(FrameOutcome::stopped, next_);
+        instructions_ += next_ >= first_visible_;
         flow = step();
         break;
       case Flow::error:
@@ -252,12 +254,14 @@ void Interpreter::checkpoint() {
 
 // In front of a call in which an earlier trace has stopped.
 bool Interpreter::ends_here() {
-  const auto found = expected_->find(next_);
-  if (found == expected_->end() || !found->second || trace_->bytecodes == 0) return false;
+  const auto found = expected_->find(instructions_);
+  if (instructions_ == 0 || found == expected_->end() || !found->second.at ||
+      found->second.offset != next_)
+    return false;
   start_ = next_;
   checkpoint();
   if (live() == nullptr || trace_->exit_offset() != start_) return false;
-  trace_->stop_at(*found->second);
+  trace_->stop_at(*found->second.at);
   has_met_expected_ = true;
   return true;
 }

@@ -3,7 +3,6 @@
 // opcodes_3xx.cpp maps a version's instructions to them.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -12,6 +11,7 @@
 
 #include "capture/bytecode/frame.h"
 #include "capture/bytecode/operations.h"
+#include "capture/bytecode/segment.h"
 
 namespace smelt::bytecode {
 
@@ -46,10 +46,11 @@ class Interpreter {
   // How the trace knows the function, for its closure.
   void set_function_ref(Ref ref) { function_ref_ = ref; }
 
-  // The instruction that was run last.
+  // The instruction that was run last, and how many there were behind the frame's prologue.
   int offset() const { return start_; }
-  // The trace of the root shall end in front of these, if it can and has come that far.
-  void expect_breaks(const std::map<int, std::optional<Break>>* breaks) { expected_ = breaks; }
+  int instructions() const { return instructions_; }
+  // The trace of the root, which is at its start, shall end in front of these if it can.
+  void expect_breaks(const ExpectedBreaks* breaks) { expected_ = breaks; }
   bool has_met_expected() const { return has_met_expected_; }  // it has ended there
 
   PyObject* value() const { return value_; }
@@ -237,6 +238,7 @@ class Interpreter {
   int units_ = 0;
   PyObject** slots_;
   const int locals_;
+  const int first_visible_;
   std::vector<Ref> refs_;
   Ref function_ref_ = 0;
 
@@ -249,7 +251,8 @@ class Interpreter {
   Object handled_at_start_;            // root: the exception that was being handled
   bool redo_ = false;                  // raised: by running the instruction again
   bool never_started_ = false;         // raised: recursion too deep
-  const std::map<int, std::optional<Break>>* expected_ = nullptr;
+  int instructions_ = 0;
+  const ExpectedBreaks* expected_ = nullptr;
   bool has_met_expected_ = false;
   std::string raised_type_;
   std::unordered_set<int> between_checkpoints_;

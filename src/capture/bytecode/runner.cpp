@@ -110,7 +110,7 @@ class RootRunner {
   Next trace(int offset);
   Next give_up(int offset, const std::string& reason);
   void adopt_callees(const Tracing& tracing);
-  Next run_expected(int offset);
+  Next run_expected();
   std::string why_missed(int offset) const;
   void end_trace(Trace& trace, const Interpreter& interpreter, FrameOutcome outcome, int offset);
   std::optional<TraceResult> finish_trace(Trace& trace, const Interpreter& interpreter,
@@ -126,7 +126,8 @@ class RootRunner {
   Frame frame_;
   RootCode& root_;
   int idle_ = 0;                        // since a tensor op was run
-  std::optional<int> expected_;         // the offset of a call in front of which a trace has ended
+  int start_ = -1;                      // the offset behind the prologue, if run from the start
+  std::optional<int> expected_;         // a trace has ended in front of this ExpectedBreak
   std::shared_ptr<Segment> last_kept_;  // of the last trace
   Object backend_error_;
   PyObject* result_ = nullptr;
@@ -138,6 +139,7 @@ PyObject* RootRunner::run() {
   // A segment finds cells in slots: which function they come from does not matter to it.
   if (root_.prologue > 0 && run_plainly(root_.prologue) == Next::done) return result_;
   idle_ = 0;
+  start_ = frame_.next_offset();
   return go_on();
 }
 
@@ -151,7 +153,7 @@ RootRunner::Next RootRunner::run_once() {
   if (root_.segments.given_up || idle_ >= kPatience || is_traced(thread_))
     return go_on_in_cpython();
   const int offset = frame_.next_offset();
-  if (std::exchange(expected_, std::nullopt) == offset) return run_expected(offset);
+  if (expected_) return run_expected();
   if (const std::optional<Next> next = run_cached(offset)) return *next;
   if (root_.segments.plain.contains(offset)) return pass_break();
   return trace(offset);
@@ -336,8 +338,8 @@ RootRunner::Next RootRunner::trace(int offset) {
   for (size_t i = 0; i < used_slots(); ++i)
     if (frame_.slots()[i] != nullptr) refs[i] = trace->slot_ref(static_cast<int>(i));
   Interpreter interpreter(thread_, frame_, trace.get(), true, std::move(refs));
-  if (!root_.segments.stops_inside.empty() && !compiled_.options_.fullgraph)
-    interpreter.expect_breaks(&root_.segments.stops_inside);
+  if (offset == start_ && !root_.segments.expected.empty() && !compiled_.options_.fullgraph)
+    interpreter.expect_breaks(&root_.segments.expected);
   FrameOutcome outcome;
   bool has_ended = false;
   {
@@ -353,7 +355,7 @@ RootRunner::Next RootRunner::trace(int offset) {
   adopt_callees(tracing);
   if (last_kept_ != nullptr) last_kept_->ends_inside = !tracing.stopped_in.empty();
   if (interpreter.has_met_expected())
-    expected_ = frame_.next_offset();
+    expected_ = interpreter.instructions();
   else if (trace->stopped())
     ++compiled_.breaks_passed_;
   trace.reset();
@@ -372,19 +374,21 @@ void RootRunner::adopt_callees(const Tracing& tracing) {
   for (const Tracing::Callee& callee : tracing.stopped_in) {
     RootCode* code = compiled_.adopt(reinterpret_cast<PyCodeObject*>(callee.code.get()));
     if (code != nullptr && !is_innermost)
-      code->segments.stops_inside.emplace(callee.offset, tracing.trace->stopped());
+      code->segments.expected.emplace(callee.before,
+                                      ExpectedBreak{callee.offset, tracing.trace->stopped()});
     is_innermost = false;
   }
 }
 
 // The call in front of which a trace has ended by expectation. If nothing ends inside of it any
 // more, the next trace follows it.
-RootRunner::Next RootRunner::run_expected(int offset) {
+RootRunner::Next RootRunner::run_expected() {
   const std::shared_ptr<Segment> segment = std::move(last_kept_);
+  const int expected = *std::exchange(expected_, std::nullopt);
   const uint64_t before = compiled_.breaks_passed_;
   const Next next = run_plainly(1);
   if (compiled_.breaks_passed_ > before) return next;
-  root_.segments.stops_inside[offset].reset();
+  root_.segments.expected[expected].at.reset();
   for (auto& [start, list] : root_.segments.at) std::erase(list, segment);
   return next;
 }

@@ -69,6 +69,15 @@ class Segment {
   void set_slots(PyObject** slots, size_t count, PyObject* const* registers) const;
 };
 
+// Calls in which traces of a frame further out have stopped, somewhere inside: as a root this
+// frame's next trace ends in front of them. By the instructions that the frame had run before, as
+// the same call in a loop is another one.
+struct ExpectedBreak {
+  int offset = 0;
+  std::optional<Break> at;  // nothing: it turned out otherwise
+};
+using ExpectedBreaks = std::map<int, ExpectedBreak>;
+
 // The segments of one code object.
 struct CodeSegments {
   // By offset (in code units), most recently used first.
@@ -81,9 +90,7 @@ struct CodeSegments {
       plain;  // nothing to gain from tracing at that offset: CPython runs the instruction
   std::map<int, int>
       wrong_guesses;  // about what is in tensors, by offset; less with each right one
-  // Calls at which traces of a frame further out have stopped, somewhere inside; as a root this
-  // frame's next trace ends in front of them. Nothing: it turned out otherwise.
-  std::map<int, std::optional<Break>> stops_inside;
+  ExpectedBreaks expected;
   std::unordered_set<int> retried;  // offsets of segments that went since their break had gone
   std::map<int, int> opened;        // segments that hold for one position of an iterator, by offset
   bool given_up = false;            // the limit was hit: the whole frame runs plain from now on

@@ -1,5 +1,7 @@
 """A break in a callee of a callee: all frames on the way are compiled by the second call, whatever the depth."""
 
+import types
+
 import pytest
 import torch
 
@@ -19,10 +21,13 @@ class Log(list):
 
 def nested(depth, innermost):
     """A function with `depth` calls in each other, tensor ops in all of them, and `innermost` at the end."""
+    def level(x, inner=innermost):
+        return inner(x.sin()) + 1
+
     function = innermost
-    for _ in range(depth):
-        def function(x, inner=function):
-            return inner(x.sin()) + 1
+    for i in range(depth):  # each with code of its own
+        code = level.__code__.replace(co_name=f"level{i}")
+        function = types.FunctionType(code, globals(), argdefs=(function,))
     return function
 
 
@@ -211,6 +216,18 @@ def test_the_report_names_the_break_itself_once():
         compiled(*call)
     report = smelt.explain(compiled)(*CALLS[0])
     assert [b.function for b in report.breaks] == ["innermost"]
+
+
+def test_fullgraph_is_refused_in_the_first_call():
+    def low(x):
+        y = x * 2
+        leave()
+        return y + 1
+
+    compiled = smelt.compile(lambda x: low(x.sin()) + 1, fullgraph=True)
+    for call in CALLS[:3]:
+        with pytest.raises(smelt.BreakError, match="leave"):
+            compiled(*call)
 
 
 def test_fullgraph_expects_no_break():

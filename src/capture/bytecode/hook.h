@@ -11,6 +11,7 @@
 
 #include "capture/bytecode/frame.h"
 #include "capture/bytecode/operations.h"
+#include "capture/bytecode/segment.h"
 
 namespace smelt::bytecode {
 
@@ -42,8 +43,7 @@ struct Tracing {
   int called_back = 0;                      // > 0: followed code that C code has called
   struct Callee {
     Object code;
-    int offset;  // of the instruction
-    int before;  // instructions that it had run
+    Place place;
   };
   std::vector<Callee> stopped_in;  // callees in which the trace stopped, the innermost first
   // Makes a segment of a trace that has stopped, and drops what the trace holds; once.

@@ -145,7 +145,7 @@ PyObject* follow(Tracing& tracing, PyThreadState* thread, Frame frame, std::vect
   if (outcome == FrameOutcome::yielded)
     tracing.generators[pending.callee] = interpreter.take_refs();
   if ((outcome == FrameOutcome::stopped || outcome == FrameOutcome::unsupported) && !is_generator)
-    tracing.stopped_in.push_back({code, interpreter.offset(), interpreter.instructions() - 1});
+    tracing.stopped_in.push_back({code, interpreter.place()});
   if (outcome == FrameOutcome::stopped) end_stopped(trace);
   // Behind a break the callee is a root of its own.
   PyObject* result = outcome == FrameOutcome::stopped && !is_generator

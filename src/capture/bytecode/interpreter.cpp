@@ -85,7 +85,6 @@ Interpreter::Interpreter(PyThreadState* thread, Frame frame, Trace* trace, bool 
       code_(frame.code()),
       slots_(frame.slots()),
       locals_(frame.locals()),
-      first_visible_(frame.first_visible()),
       refs_(std::move(refs)) {
   const Instructions instructions = instructions_of(code_);
   SMELT_CHECK(instructions.bytes != nullptr, "code without instructions");
@@ -109,6 +108,8 @@ FrameOutcome Interpreter::run(bool throwing, int limit) {
   if (throwing) {
     start_ = running_ = lasti_ = next_ - 1;
     flow = Flow::error;
+  } else if (!is_root_ && next_ == 0 && live() != nullptr) {
+    flow = guarded(&Interpreter::call_module);
   }
   for (int count = 0;;) {
     switch (flow) {
@@ -116,8 +117,7 @@ FrameOutcome Interpreter::run(bool throwing, int limit) {
         if (limit != 0 && count++ == limit) return pause(FrameOutcome::stopped, next_);
         if (trace_ != nullptr && !trace_->active()) return pause(FrameOutcome::stopped, next_);
         if (expected_ != nullptr && ends_here()) return pause(FrameOutcome::stopped, next_);
-        instructions_ += next_ >= first_visible_;
-        flow = step();
+        flow = guarded(&Interpreter::run_instruction);
         break;
       case Flow::error:
       case Flow::reraise:
@@ -171,9 +171,9 @@ PyObject* Interpreter::complete(FrameOutcome outcome) {
 }
 
 // C++ exceptions must not pass CPython's frames on the C stack.
-Interpreter::Flow Interpreter::step() {
+Interpreter::Flow Interpreter::guarded(Flow (Interpreter::*part)()) {
   try {
-    return run_instruction();
+    return (this->*part)();
   } catch (const std::exception& problem) {
     stop(BreakReason::internal, problem.what());
     if (PyErr_Occurred() == nullptr) PyErr_Format(PyExc_RuntimeError, "smelt: %s", problem.what());
@@ -254,14 +254,12 @@ void Interpreter::checkpoint() {
 
 // In front of a call in which an earlier trace has stopped.
 bool Interpreter::ends_here() {
-  const auto found = expected_->find(instructions_);
-  if (instructions_ == 0 || found == expected_->end() || !found->second.at ||
-      found->second.offset != next_)
-    return false;
+  const auto found = expected_->find({next_, turns_});
+  if (found == expected_->end() || !found->second || trace_->bytecodes == 0) return false;
   start_ = next_;
   checkpoint();
   if (live() == nullptr || trace_->exit_offset() != start_) return false;
-  trace_->stop_at(*found->second.at);
+  trace_->stop_at(*found->second);
   has_met_expected_ = true;
   return true;
 }
@@ -400,6 +398,7 @@ Interpreter::Flow Interpreter::done(int inputs, bool ok) {
 
 Interpreter::Flow Interpreter::jump(int by) {
   next_ += by;
+  turns_ += by < 0;
   return Flow::next;
 }
 

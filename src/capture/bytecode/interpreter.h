@@ -46,9 +46,8 @@ class Interpreter {
   // How the trace knows the function, for its closure.
   void set_function_ref(Ref ref) { function_ref_ = ref; }
 
-  // The instruction that was run last, and how many there were behind the frame's prologue.
-  int offset() const { return start_; }
-  int instructions() const { return instructions_; }
+  // The instruction that was run last.
+  Place place() const { return {start_, turns_}; }
   // The trace of the root, which is at its start, shall end in front of these if it can.
   void expect_breaks(const ExpectedBreaks* breaks) { expected_ = breaks; }
   bool has_met_expected() const { return has_met_expected_; }  // it has ended there
@@ -84,7 +83,7 @@ class Interpreter {
   Flow execute(int opcode, int argument);
 
   // -- interpreter.cpp
-  Flow step();
+  Flow guarded(Flow (Interpreter::*part)());
   Flow run_instruction();
   void checkpoint();
   bool ends_here();
@@ -119,6 +118,10 @@ class Interpreter {
   Flow replace(int inputs, Result result);
   Flow done(int inputs, bool ok);
   Flow jump(int by);
+
+  // -- module_calls.cpp
+  Flow call_module();
+  bool is_scripting();
 
   // -- ops_names.cpp
   Flow load_const(int index);
@@ -212,7 +215,8 @@ class Interpreter {
   // -- ops_calls.cpp
   Flow call_op(int count);
   Flow call_with_unpacking(bool has_keywords);
-  Result call_unpacked(Value callee, Value positional, Value keywords);
+  // callee(self, *positional, **keywords); without a self, if that is empty.
+  Result call_unpacked(Value callee, Value self, Value positional, Value keywords);
   Flow make_function(int flags);
   Flow before_with();
   bool special_method(Value object, PyObject* key, Result* bound);
@@ -238,7 +242,6 @@ class Interpreter {
   int units_ = 0;
   PyObject** slots_;
   const int locals_;
-  const int first_visible_;
   std::vector<Ref> refs_;
   Ref function_ref_ = 0;
 
@@ -251,7 +254,7 @@ class Interpreter {
   Object handled_at_start_;            // root: the exception that was being handled
   bool redo_ = false;                  // raised: by running the instruction again
   bool never_started_ = false;         // raised: recursion too deep
-  int instructions_ = 0;
+  int turns_ = 0;                      // of loops, that were begun anew
   const ExpectedBreaks* expected_ = nullptr;
   bool has_met_expected_ = false;
   std::string raised_type_;

@@ -127,7 +127,7 @@ class RootRunner {
   RootCode& root_;
   int idle_ = 0;                        // since a tensor op was run
   int start_ = -1;                      // the offset behind the prologue, if run from the start
-  std::optional<int> expected_;         // a trace has ended in front of this ExpectedBreak
+  std::optional<Place> expected_;       // a trace has ended in front of it by expectation
   std::shared_ptr<Segment> last_kept_;  // of the last trace
   Object backend_error_;
   PyObject* result_ = nullptr;
@@ -355,7 +355,7 @@ RootRunner::Next RootRunner::trace(int offset) {
   adopt_callees(tracing);
   if (last_kept_ != nullptr) last_kept_->ends_inside = !tracing.stopped_in.empty();
   if (interpreter.has_met_expected())
-    expected_ = interpreter.instructions();
+    expected_ = interpreter.place();
   else if (trace->stopped())
     ++compiled_.breaks_passed_;
   trace.reset();
@@ -374,8 +374,7 @@ void RootRunner::adopt_callees(const Tracing& tracing) {
   for (const Tracing::Callee& callee : tracing.stopped_in) {
     RootCode* code = compiled_.adopt(reinterpret_cast<PyCodeObject*>(callee.code.get()));
     if (code != nullptr && !is_innermost)
-      code->segments.expected.emplace(callee.before,
-                                      ExpectedBreak{callee.offset, tracing.trace->stopped()});
+      code->segments.expected.emplace(callee.place, tracing.trace->stopped());
     is_innermost = false;
   }
 }
@@ -384,11 +383,11 @@ void RootRunner::adopt_callees(const Tracing& tracing) {
 // more, the next trace follows it.
 RootRunner::Next RootRunner::run_expected() {
   const std::shared_ptr<Segment> segment = std::move(last_kept_);
-  const int expected = *std::exchange(expected_, std::nullopt);
+  const Place expected = *std::exchange(expected_, std::nullopt);
   const uint64_t before = compiled_.breaks_passed_;
   const Next next = run_plainly(1);
   if (compiled_.breaks_passed_ > before) return next;
-  root_.segments.expected[expected].at.reset();
+  root_.segments.expected[expected].reset();
   for (auto& [start, list] : root_.segments.at) std::erase(list, segment);
   return next;
 }

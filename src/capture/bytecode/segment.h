@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <compare>
 #include <map>
 #include <memory>
 #include <optional>
@@ -69,14 +70,15 @@ class Segment {
   void set_slots(PyObject** slots, size_t count, PyObject* const* registers) const;
 };
 
-// Calls in which traces of a frame further out have stopped, somewhere inside: as a root this
-// frame's next trace ends in front of them. By the instructions that the frame had run before, as
-// the same call in a loop is another one.
-struct ExpectedBreak {
+// A place in a run of a frame from its start on.
+struct Place {
   int offset = 0;
-  std::optional<Break> at;  // nothing: it turned out otherwise
+  int turns = 0;  // how often loops of the frame were begun anew before
+  auto operator<=>(const Place&) const = default;
 };
-using ExpectedBreaks = std::map<int, ExpectedBreak>;
+// Calls in which traces of a frame further out have stopped, somewhere inside: as a root this
+// frame's next trace ends in front of them. Nothing: it turned out otherwise.
+using ExpectedBreaks = std::map<Place, std::optional<Break>>;
 
 // The segments of one code object.
 struct CodeSegments {

@@ -71,6 +71,10 @@ bool call_on_numbers(BuiltinCall& c, Result* result);
 // bisect_left(sequence, x), bisect_right: what decides is how x compares.
 bool call_bisect(BuiltinCall& c, std::string_view name, Result* result);
 
+// builtin_operands.cpp
+// abs(x), round(x), pow(x, y), math.floor(x) of tensors and of objects whose class has the method.
+bool call_on_operands(BuiltinCall& c, std::string_view function, Result* result);
+
 // builtin_objects.cpp: objects of C's that are not containers.
 // functools.lru_cache's wrappers
 bool call_cached_function(BuiltinCall& c, Result* result);

@@ -89,14 +89,15 @@ RootCode& Compiled::root_code(Frame frame) {
   return *root;
 }
 
-void Compiled::adopt(PyCodeObject* code) {
-  if (!can_be_root(code)) return;
+RootCode* Compiled::adopt(PyCodeObject* code) {
+  if (!can_be_root(code)) return nullptr;
   std::unique_ptr<RootCode>& root = codes_[code];
   if (!root) {
     root = std::make_unique<RootCode>();
     root->code = Object::share(reinterpret_cast<PyObject*>(code));
   }
   root->adopted = true;
+  return root.get();
 }
 
 bool Compiled::adopts(PyCodeObject* code) const {

@@ -31,9 +31,11 @@ constexpr int kMostOpened = 2;
 // A wrong guess about what is in a tensor costs a run, as much as is won by so many right ones.
 constexpr int kGuessCost = 8;
 constexpr int kMostGuessCost = 8 * kGuessCost;
-// The limit of recompiles is one for each class that a method is called for; so many classes may use
-// it up.
+// The limit of recompiles is one for each class that a method is called for; so many classes may
+// use it up.
 constexpr size_t kMostKinds = 16;
+// Behind the limit: so many frames in a row for which nothing fits, and no one looks any more.
+constexpr int kMostMisses = 256;
 
 // Holds the right to trace, if no one else does.
 class TracingTurn {
@@ -110,6 +112,7 @@ class RootRunner {
   size_t used_slots() const { return static_cast<size_t>(frame_.locals() + frame_.depth()); }
 
   Next run_once();
+  int* misses_behind_limit();
   std::optional<Next> run_cached(int offset);
   Next after_segment(const std::shared_ptr<Segment>& segment, Segment::Outcome outcome, int offset,
                      PyObject* value);
@@ -162,14 +165,22 @@ PyObject* RootRunner::go_on() {
 }
 
 RootRunner::Next RootRunner::run_once() {
-  const auto& given_up = root_.segments.given_up;
-  if (idle_ >= kPatience || is_traced(thread_) || (!given_up.empty() && given_up.contains(kind())))
-    return go_on_in_cpython();
+  if (idle_ >= kPatience || is_traced(thread_)) return go_on_in_cpython();
+  int* misses = misses_behind_limit();
+  if (misses != nullptr && *misses >= kMostMisses) return go_on_in_cpython();
   const int offset = frame_.next_offset();
   if (expected_) return run_expected();
+  if (misses != nullptr) ++*misses;
   if (const std::optional<Next> next = run_cached(offset)) return *next;
   if (root_.segments.plain.contains(offset)) return pass_break();
-  return trace(offset);
+  return misses != nullptr ? go_on_in_cpython() : trace(offset);
+}
+
+// nullptr: there is no limit yet. What has been compiled before it is used, unless it never fits.
+int* RootRunner::misses_behind_limit() {
+  if (root_.segments.given_up.empty()) return nullptr;
+  const auto found = root_.segments.given_up.find(kind());
+  return found == root_.segments.given_up.end() ? nullptr : &found->second;
 }
 
 // -- cached
@@ -191,6 +202,7 @@ std::optional<RootRunner::Next> RootRunner::run_cached(int offset) {
     if (outcome == Segment::Outcome::mispredicted && note_wrong_guess(offset))
       i = static_cast<size_t>(-1);  // from the start of what is left
     if (outcome == Segment::Outcome::miss || outcome == Segment::Outcome::mispredicted) continue;
+    if (int* misses = misses_behind_limit()) *misses = 0;
     if (i > 0) promote(offset, segment);
     return after_segment(segment, outcome, offset, value);
   }
@@ -297,11 +309,11 @@ std::string RootRunner::why_missed(int offset) const {
 }
 
 RootRunner::Next RootRunner::give_up(int offset, const std::string& reason) {
-  root_.segments.given_up.insert(kind());
+  root_.segments.given_up.emplace(kind(), 0);
   const std::string text =
       "smelt: " + place_of(frame_.code(), offset) + " was compiled " +
       std::to_string(compiled_.options_.recompile_limit) +
-      " times; from now on it is run by Python alone. The last reason: " + reason +
+      " times; from now on Python runs what does not fit these. The last reason: " + reason +
       ". If so many variants are wanted, compile it with options="
       "{'recompile_limit': ...}.";
   // The frame is not linked: the warning is about its caller's line.

@@ -460,6 +460,12 @@ bool store_through_descriptor(Trace& trace, Value object, PyObject* name, Value 
   } else if (tensors().is_tensor(object.object) && text_of(name) == "grad") {
     *ok = set_grad(trace, object, name, value);
     return true;
+  } else if (tensors().is_tensor(object.object) && text_of(name) == "requires_grad" &&
+             value.object != nullptr && PyBool_Check(value.object)) {
+    static PyObject* const method_name = PyUnicode_InternFromString("requires_grad_");
+    PyObject* method = _PyType_Lookup(type, method_name);
+    const Value arguments[] = {object, value};
+    result = call(&trace, {method, trace.read_type(type, method_name, method)}, arguments, nullptr);
   } else {
     stop_at_change(trace, object, name);
     return false;

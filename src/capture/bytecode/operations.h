@@ -101,6 +101,8 @@ bool list_extend(Trace* trace, Value list, Value items);
 bool set_add(Trace* trace, Value set, Value item);
 bool set_update(Trace* trace, Value set, Value items);
 bool dict_update(Trace* trace, Value dict, Value other);
+// By mapping.keys() and mapping[key].
+bool update_by_keys(Trace& trace, Value dict, Value mapping, Value keys_method);
 bool dict_merge(Trace* trace, Value dict, Value other, PyObject* callee);
 Result list_to_tuple(Trace* trace, Value list);
 // The elements of an iterable, one by one and all of them: UNPACK_SEQUENCE, UNPACK_EX,

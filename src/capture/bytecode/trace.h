@@ -44,8 +44,7 @@ class Trace {
   bool active() const { return !break_; }
   // Ends the trace in front of the root's current instruction. The first reason counts.
   void stop(BreakReason reason, std::string detail);
-  // The same at a break that is known.
-  void stop_at(Break known);
+  void stop_at(Break known);  // at a break that is known
   const std::optional<Break>& stopped() const { return break_; }
   // Fills in the user's line for stop(); set by the interpreter.
   std::function<void(Break&)> locate;
@@ -61,8 +60,7 @@ class Trace {
   // The node of a tracked object; 0 for others (and for what is unknown).
   Ref ref_of(PyObject* object) const;
   bool is_tracked(PyObject* object) const;
-  // Made by this trace, tensors included.
-  bool is_born(PyObject* object) const;
+  bool is_born(PyObject* object) const;  // made by this trace, tensors included
   // A value with its ref: the tracked object's, else `ref`.
   Value value(PyObject* object, Ref ref = 0) const;
   Ref slot_ref(int index) const;
@@ -117,10 +115,8 @@ class Trace {
   // -- gradients
   // tensor.grad is what the trace has made it.
   bool has_set_grad(PyObject* tensor) const { return grads_.contains(tensor); }
-  // It has been set.
-  void set_grad(Value tensor, Value grad);
-  // A backward pass has added to the gradients of these.
-  void add_grads(std::span<const Value> leaves);
+  void set_grad(Value tensor, Value grad);        // it has been set
+  void add_grads(std::span<const Value> leaves);  // a backward pass has added to theirs
 
   // Whether an op shall take this number as what it is in each call. Numbers in the root's slots
   // do, those that the run itself changes, and those that have changed since an earlier trace; so
@@ -203,8 +199,7 @@ class Trace {
   // In front of the checkpoint's instruction.
   std::optional<TraceResult> finish_break(const Request& request);
   int exit_offset() const { return checkpoint_.offset; }
-  // Lets go of all objects but those that code still running asked to hold(). It has stopped, and
-  // its segment is made.
+  // Lets go of all objects but those that running code asked to hold(); the segment is made.
   void release();
 
   size_t bytecodes = 0;  // run so far, for statistics and limits

@@ -52,7 +52,6 @@ bool is_deque(PyObject* object);
 
 // builtin_methods.cpp
 bool call_builtin_method(BuiltinCall& c, Result* result);
-bool call_operator_function(BuiltinCall& c, std::string_view name, Result* result);
 bool call_reduce(BuiltinCall& c, Result* result);
 
 // builtin_sort.cpp
@@ -62,12 +61,25 @@ bool call_extreme_by_key(BuiltinCall& c, bool is_max, Result* result);
 // list.sort, with the values of its keywords.
 bool sort_list(BuiltinCall& c, Value list, std::span<const Value> options, Result* result);
 
+// builtin_operators.cpp
+// Functions of `operator`; not all of them only look (is_operation).
+bool call_operator_function(BuiltinCall& c, std::string_view name, Result* result);
+bool is_operation(std::string_view name);
+// operator.itemgetter and such: making one, and calling one.
+bool is_getter_type(const PyTypeObject* type);
+bool make_getter(BuiltinCall& c, Result* result);
+bool call_getter(BuiltinCall& c, Result* result);
+// bisect.insort, heapq's functions in C: they change a list, their first argument.
+bool change_list(BuiltinCall& c, Result* result);
+
 // builtin_numbers.cpp
 // All of them numbers, and one of them not known by value.
 bool are_lazy_numbers(std::span<const Value> arguments);
 // math.cos(x), int(x), abs(x) of numbers that a cached call computes again; other arguments are
 // used.
 bool call_on_numbers(BuiltinCall& c, Result* result);
+// float(x), int(x) of an object whose class says how, in Python.
+bool convert_object(BuiltinCall& c, Result* result);
 // bisect_left(sequence, x), bisect_right: what decides is how x compares.
 bool call_bisect(BuiltinCall& c, std::string_view name, Result* result);
 

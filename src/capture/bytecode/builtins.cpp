@@ -89,7 +89,26 @@ bool call_delattr(BuiltinCall& c, Result* result) {
   return true;
 }
 
+// vars(object)
+bool call_vars(BuiltinCall& c, Result* result) {
+  if (c.count() != 1) return false;
+  *result = get_attribute(&c.trace, c.argument(0), names().dict);
+  if (result->object == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError))
+    PyErr_SetString(PyExc_TypeError, "vars() argument must have __dict__ attribute");
+  return true;
+}
+
 bool call_iter(BuiltinCall& c, Result* result) {
+  if (c.count() == 2) {  // a function that is called until it gives the second
+    if (!is_constant(c.argument(1).object) || !may_call_back(c.trace, c.argument(0))) return false;
+    c.trace.use(c.argument(1));
+    c.trace.hold(c.argument(0).object);
+    result->object = call_plainly(c.callee.object, c.arguments, nullptr);
+    if (result->object == nullptr) return true;
+    c.trace.transient(result->object);
+    result->ref = c.trace.ref_of(result->object);
+    return true;
+  }
   if (c.count() != 1) return false;
   *result = get_iter(&c.trace, c.argument(0));
   return true;
@@ -512,6 +531,7 @@ const Table& functions_of_builtins() {
                            {"setattr", call_setattr},
                            {"delattr", call_delattr},
                            {"iter", call_iter},
+                           {"vars", call_vars},
                            {"next", call_next},
                            {"any", call_any},
                            {"all", call_all},
@@ -569,6 +589,7 @@ Handler find_type(PyTypeObject* type) {
   if (name == "collections.deque") return make_deque;
   if (name.starts_with("itertools.")) return make_iterator_over_known;
   if (name == "functools.partial") return make_partial;
+  if (is_getter_type(type)) return make_getter;
   return nullptr;
 }
 
@@ -622,6 +643,28 @@ bool read_state_of_process(BuiltinCall& c, Result* result) {
   return true;
 }
 
+// str.maketrans
+bool is_static_of_text(PyObject* function) {
+  const auto* own = reinterpret_cast<PyCFunctionObject*>(function);
+  return (own->m_ml->ml_flags & METH_STATIC) != 0 &&
+         (own->m_self == reinterpret_cast<PyObject*>(&PyUnicode_Type) ||
+          own->m_self == reinterpret_cast<PyObject*>(&PyBytes_Type));
+}
+
+// itertools.tee(x, n): n iterators that share what x gives.
+bool make_tees(BuiltinCall& c, Result* result) {
+  if (c.count() == 0 || c.count() > 2 || c.has_keywords() || PyIter_Check(c.argument(0).object) ||
+      !c.touch(c.argument(0)))
+    return false;
+  if (c.count() == 2) c.trace.use(c.argument(1));
+  result->object = call_plainly(c.callee.object, c.arguments, nullptr);
+  if (result->object == nullptr) return true;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result->object); ++i)
+    c.trace.transient(PyTuple_GET_ITEM(result->object, i));
+  result->ref = c.trace.adopt(result->object);
+  return true;
+}
+
 // Types whose objects are constants, made of constants.
 bool makes_constants(PyTypeObject* type) {
   static const std::unordered_set<PyTypeObject*> table{&PyLong_Type,      &PyFloat_Type,
@@ -643,7 +686,8 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
   PyObject* object = callee.object;
   if (PyType_Check(object)) {
     auto* type = reinterpret_cast<PyTypeObject*>(object);
-    if (type == &PyLong_Type || type == &PyFloat_Type) return call_on_numbers(c, result);
+    if (type == &PyLong_Type || type == &PyFloat_Type)
+      return convert_object(c, result) || call_on_numbers(c, result);
     if (makes_constants(type)) return c.on_constants(result);
     if (Handler handler = find_type(type)) {
       trace->guard_same(callee);
@@ -655,6 +699,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     PyObject* self = PyCFunction_GET_SELF(object);
     if (self != nullptr && !PyModule_Check(self)) return call_builtin_method(c, result);
     const std::string_view name = reinterpret_cast<PyCFunctionObject*>(object)->m_ml->ml_name;
+    if (is_static_of_text(object)) return c.on_constants(result);
     const char* module = self == nullptr ? nullptr : PyModule_GetName(self);
     if (module == nullptr) {
       PyErr_Clear();
@@ -685,9 +730,11 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
       return call_operator_function(c, name, result);
     if (std::string_view(module) == "math") return call_on_numbers(c, result);
     if (std::string_view(module) == "_bisect") return call_bisect(c, name, result);
+    if (std::string_view(module) == "_heapq") return change_list(c, result);
     if (pure_modules().contains(module)) return c.on_constants(result);
     if (std::string_view(module) == "sys" && name == "exc_info") return call_exc_info(c, result);
     if (std::string_view(module) == "_functools" && name == "reduce") return call_reduce(c, result);
+    if (std::string_view(module) == "itertools" && name == "tee") return make_tees(c, result);
     if (reads_state_of_process(module, name)) return read_state_of_process(c, result);
     if (std::string_view(module) == "_collections" && name == "_count_elements")
       return count_elements(c, result);
@@ -697,6 +744,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
       Py_TYPE(object) == &_PyMethodWrapper_Type)
     return call_builtin_method(c, result);
   if (is_numpy_function(object)) return call_numpy(c, result);
+  if (is_getter_type(Py_TYPE(object))) return call_getter(c, result);
   return call_cached_function(c, result);
 }
 

@@ -434,18 +434,42 @@ Result make_transient(Trace& trace, Value type, std::span<const Value> arguments
   return {object, trace.ref_of(object)};
 }
 
-Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords) {
+// types.SimpleNamespace(name=value): an empty one, and a store of each.
+Result make_namespace(Trace& trace, Value type, std::span<const Value> values, PyObject* keywords) {
+  Object made = Object::steal(PyObject_CallNoArgs(type.object));
+  if (!made) return {};
+  const Ref ref = trace.make(StepKind::call, std::span(&type, 1), made.get());
+  for (size_t i = 0; i < values.size(); ++i)
+    if (!set_attribute(&trace, {made.get(), ref},
+                       PyTuple_GET_ITEM(keywords, static_cast<Py_ssize_t>(i)), values[i]))
+      return {};
+  return {made.release(), ref};
+}
+
+bool makes_namespace(const PyTypeObject* type, std::span<const Value> arguments,
+                     PyObject* keywords) {
+  const size_t named = keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
+  return std::string_view(type->tp_name) == "types.SimpleNamespace" && arguments.size() == named;
+}
+
+// `by_type`: type.__call__ has been named, so that no metaclass's is asked.
+Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
+                 bool by_type = false) {
   auto* type = reinterpret_cast<PyTypeObject*>(callee.object);
   PyTypeObject* meta = Py_TYPE(type);
   trace.guard_same(callee);
-  if (PyObject* own = type_method(meta, names().call); own != nullptr && PyFunction_Check(own)) {
+  if (PyObject* own = type_method(meta, names().call);
+      !by_type && own != nullptr && PyFunction_Check(own)) {
     Result made;
     if (call_builtin(&trace, callee, arguments, keywords, &made)) return made;  // Enum
     std::vector<Value> all{callee};
     all.insert(all.end(), arguments.begin(), arguments.end());
     return call(&trace, {own, trace.read_type(meta, names().call, own)}, all, keywords);
   }
-  if (meta->tp_call != PyType_Type.tp_call || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+  if ((!by_type && meta->tp_call != PyType_Type.tp_call) ||
+      !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+    if (makes_namespace(type, arguments, keywords))
+      return make_namespace(trace, callee, arguments, keywords);
     if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) ||
         std::string_view(type->tp_name) == "torch._C._InferenceMode" ||
         makes_struct_sequence(type, arguments))
@@ -490,6 +514,18 @@ Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, P
     return make_by_calling(trace, callee, arguments, keywords);
   if (is_lazy_property(type)) return make_transient(trace, callee, arguments, keywords);
   return call_unfollowed(trace, BreakReason::c_function, callee, arguments, keywords);
+}
+
+// super().__call__(...) in a metaclass: the class that is called. Empty: it is something else.
+Object class_behind_call(PyObject* callee) {
+  if (Py_TYPE(callee) != &_PyMethodWrapper_Type) return {};
+  const Object name = Object::steal(PyObject_GetAttrString(callee, "__name__"));
+  const Object owner = Object::steal(PyObject_GetAttrString(callee, "__objclass__"));
+  Object self = Object::steal(PyObject_GetAttr(callee, names().self));
+  PyErr_Clear();
+  const bool is_call = name && self && owner.get() == as_object(&PyType_Type) &&
+                       PyType_Check(self.get()) && text_of(name.get()) == "__call__";
+  return is_call ? self : Object();
 }
 
 // dict[str, int](): the class behind it, which takes no note of the rest if it is one in C.
@@ -586,6 +622,8 @@ Result call(Trace* trace, Value callee, std::span<const Value> arguments, PyObje
   if (is_reference(object) && arguments.empty() && trace->is_tracked(object))
     return call_reference(*trace, callee);
   if (is_partial(object)) return call_partial(*trace, callee, arguments, keywords);
+  if (const Object cls = class_behind_call(object); cls && trace->is_born(object))
+    return call_type(*trace, {cls.get(), 0}, arguments, keywords, true);
   if (const Object script = behind_script(object); script && trace->is_tracked(object)) {
     trace->guard_same(callee);
     trace->hold(script.get());

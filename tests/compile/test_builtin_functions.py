@@ -269,6 +269,24 @@ def test_a_slot_that_gets_a_value_later():
         assert torch.equal(compiled(X), X * 3)
 
 
+def by_dict(x, n):
+    made = Box(1)
+    made.__dict__['n'] = n
+    vars(made).update(m=n, k=n + 1)
+    y = x * made.n
+    made.m += 1
+    made.k = 5
+    return y * made.m, made.k, vars(made)['n']
+
+
+def test_numbers_put_into_the_dict_of_an_object():
+    smelt.reset()
+    compiled = smelt.compile(by_dict)
+    for n in (2, 2, 3, 4, 5, 2):
+        same(compiled(X, n), by_dict(X, n))
+    assert smelt.stats()['graph_breaks'] == 0
+
+
 local = threading.local()
 
 

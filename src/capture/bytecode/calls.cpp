@@ -194,6 +194,7 @@ Result call_python(Trace& trace, Value function, std::span<const Value> argument
   if (is_signature(function.object)) return call_signature(trace, function, arguments, keywords);
   if (Result result; call_autograd(trace, function, arguments, keywords, &result)) return result;
   if (Result result; call_profiler(trace, function, arguments, keywords, &result)) return result;
+  if (Result result; call_copy(trace, function, arguments, keywords, &result)) return result;
   if (!trace.active()) return {call_plainly(function.object, arguments, keywords), 0};
   if (!is_followed(function.object))
     return call_unfollowed(trace, why_left_alone(function.object), function, arguments, keywords);

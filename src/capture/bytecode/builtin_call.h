@@ -83,9 +83,14 @@ bool convert_object(BuiltinCall& c, Result* result);
 // bisect_left(sequence, x), bisect_right: what decides is how x compares.
 bool call_bisect(BuiltinCall& c, std::string_view name, Result* result);
 
-// builtin_objects.cpp: objects of C's that are not containers.
-// functools.lru_cache's wrappers
+// cached_functions.cpp: functools.lru_cache's wrappers. Its result is a function of the arguments,
+// or the cache would be wrong.
 bool call_cached_function(BuiltinCall& c, Result* result);
+
+// warnings.cpp: warnings.warn(text)
+bool call_warn(BuiltinCall& c, Result* result);
+
+// builtin_objects.cpp: objects of C's that are not containers.
 bool make_partial(BuiltinCall& c, Result* result);
 // re.Pattern's methods that give a re.Match, of constants. One that the trace made is asked as a
 // constant is, and made again by the same call where it is needed.

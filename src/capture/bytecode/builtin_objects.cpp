@@ -205,51 +205,6 @@ bool call_text(BuiltinCall& c, PyObject* name, Result* result) {
   return true;
 }
 
-namespace {
-
-// By which the cache finds its result: an object from outside, known by identity.
-bool is_plain_key(const Trace& trace, PyObject* object) {
-  return trace.is_tracked(object) && !trace.is_born(object) && !tensors().is_tensor(object) &&
-         is_known_by_identity(Py_TYPE(object));
-}
-
-}  // namespace
-
-// Its result is a function of the arguments, or the cache would be wrong. The call is made again
-// for what it does to the cache. What an object gives may be another thing when it has changed and
-// the cache has lost it, unless it is nothing: logger.warning_once(text).
-bool call_cached_function(BuiltinCall& c, Result* result) {
-  if (!is_cached_function(c.callee.object) || c.trace.is_born(c.callee.object)) return false;
-  bool has_objects = false;
-  for (const Value& v : c.arguments) {
-    if (is_constant(v.object)) continue;
-    if (!is_plain_key(c.trace, v.object)) return false;
-    has_objects = true;
-  }
-  for (const Value& v : c.arguments) use_key(c.trace, v);
-  c.trace.guard_same(c.callee);
-  {
-    const Unfollowed unfollowed(&c.trace);
-    const size_t before = c.trace.log().position();
-    result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
-    if (c.trace.log().position() != before)
-      c.trace.stop(BreakReason::c_function, "a cached function");
-  }
-  c.trace.check_log();
-  if (result->object == nullptr) {
-    c.trace.stop(BreakReason::exception, "a cached function");
-    return true;
-  }
-  if (!is_constant(result->object) || (has_objects && result->object != Py_None)) {
-    c.trace.stop(BreakReason::unknown_object, Py_TYPE(result->object)->tp_name);
-    return true;
-  }
-  std::vector<Value> inputs{c.callee};
-  inputs.insert(inputs.end(), c.arguments.begin(), c.arguments.end());
-  c.trace.effect_call(inputs, c.keywords);
-  return true;
-}
-
 bool make_partial(BuiltinCall& c, Result* result) {
   if (c.count() == 0) return c.plainly(result);
   std::vector<Value> inputs{c.callee};

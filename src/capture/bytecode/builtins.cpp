@@ -735,6 +735,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     if (std::string_view(module) == "sys" && name == "exc_info") return call_exc_info(c, result);
     if (std::string_view(module) == "_functools" && name == "reduce") return call_reduce(c, result);
     if (std::string_view(module) == "itertools" && name == "tee") return make_tees(c, result);
+    if (std::string_view(module) == "_warnings" && name == "warn") return call_warn(c, result);
     if (reads_state_of_process(module, name)) return read_state_of_process(c, result);
     if (std::string_view(module) == "_collections" && name == "_count_elements")
       return count_elements(c, result);

@@ -162,8 +162,16 @@ std::unique_ptr<TensorGuard> make_tensor_guard(PyObject* tensor) {
 }
 
 bool is_tensor_object(PyObject* object) {
+  // Asked about most objects that a trace meets; their types have another layout than a tensor's.
+  constexpr unsigned long kOthers = Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS |
+                                    Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_BYTES_SUBCLASS |
+                                    Py_TPFLAGS_UNICODE_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS |
+                                    Py_TPFLAGS_BASE_EXC_SUBCLASS | Py_TPFLAGS_TYPE_SUBCLASS;
   auto* tensor = reinterpret_cast<PyTypeObject*>(THPVariableClass);
-  return Py_TYPE(object) == tensor || PyType_IsSubtype(Py_TYPE(object), tensor);
+  PyTypeObject* type = Py_TYPE(object);
+  if (type == tensor) return true;
+  if ((type->tp_flags & kOthers) != 0 || type->tp_basicsize < tensor->tp_basicsize) return false;
+  return PyType_IsSubtype(type, tensor);
 }
 
 std::optional<LogTrouble> refuse_tensor(PyObject* object) {

@@ -463,8 +463,8 @@ class Log final : public TensorLog {
       if (!are_fixed) log_.give_up(OpTrouble::Kind::data_dependent, "item(), by C code");
     }
     check_default_dtype();
+    if (!log_.has_trouble()) return std::nullopt;
     const std::optional<OpTrouble> trouble = log_.take_trouble();
-    if (!trouble) return std::nullopt;
     return LogTrouble{to_reason(trouble->kind), trouble->detail};
   }
 

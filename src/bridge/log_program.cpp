@@ -28,12 +28,15 @@ bool is_argument(const LogItem& item, LogValue value) {
 }
 
 std::string describe(const LoggedTensor& value) {
-  std::ostringstream text;
-  text << c10::toString(value.dtype) << "[";
-  for (size_t i = 0; i < value.sizes.size(); ++i) text << (i ? ", " : "") << value.sizes[i];
-  text << "]";
-  if (!value.device.is_cpu()) text << "@" << value.device.str();
-  return text.str();
+  std::string text = c10::toString(value.dtype);
+  text += '[';
+  for (size_t i = 0; i < value.sizes.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(value.sizes[i]);
+  }
+  text += ']';
+  if (!value.device.is_cpu()) text += "@" + value.device.str();
+  return text;
 }
 
 }  // namespace

@@ -392,8 +392,11 @@ Result get_generic(Trace& trace, Value object, PyObject* name, PyObject* fallbac
   }
   if (fallback != nullptr) {
     const Value arguments[] = {object, {name, 0}};
-    return call(&trace, {fallback, trace.read_type(type, names().getattr, fallback)}, arguments,
-                nullptr);
+    const Value getter{fallback, trace.read_type(type, names().getattr, fallback)};
+    Result stored;
+    if (PyFunction_Check(fallback) && get_module_state(trace, object, name, getter, &stored))
+      return stored;
+    return call(&trace, getter, arguments, nullptr);
   }
   return {PyObject_GenericGetAttr(object.object, name), 0};  // raises
 }
@@ -552,6 +555,11 @@ void look_up_op(Trace& trace, PyObject* object, PyObject* name) {
 }
 
 }  // namespace
+
+bool has_generic_attributes(PyTypeObject* type) {
+  PyObject* fallback;
+  return is_generic(type, &fallback);
+}
 
 PyObject* python_method(PyObject* object, PyObject* name) {
   PyObject* found = _PyType_Lookup(Py_TYPE(object), name);

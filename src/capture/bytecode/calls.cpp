@@ -1,8 +1,10 @@
 // Calls: Python functions are followed into, known C functions are called and accounted for, others
 // end the graph.
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
@@ -83,6 +85,35 @@ bool is_left_alone(std::string_view module) {
   for (std::string_view one : kModules)
     if (module == one || (module.starts_with(one) && module[one.size()] == '.')) return true;
   return false;
+}
+
+// Modules of which a function is called in a way of its own.
+bool has_known_functions(std::string_view module) {
+  static constexpr std::string_view kModules[] = {"inspect",
+                                                  "copy",
+                                                  "weakref",
+                                                  "torch._compile",
+                                                  "torch._dynamo.eval_frame",
+                                                  "torch._dynamo.decorators",
+                                                  "torch.autograd",
+                                                  "torch.autograd.function",
+                                                  "torch.autograd.graph",
+                                                  "torch._tensor"};
+  return std::ranges::find(kModules, module) != std::end(kModules);
+}
+
+// Most functions are just followed. Asked about each call, so what is known of a module is kept, by
+// its name.
+bool is_in_plain_module(PyObject* function) {
+  static std::unordered_map<PyObject*, bool> known;
+  constexpr size_t kMost = 10'000;
+  PyObject* name = PyDict_GetItemWithError(PyFunction_GET_GLOBALS(function), names().name);
+  if (name == nullptr) return false;
+  if (const auto found = known.find(name); found != known.end()) return found->second;
+  const std::string_view module = module_of(function);
+  const bool is_plain = !module.empty() && !is_left_alone(module) && !has_known_functions(module);
+  if (known.size() < kMost) known.emplace(Py_NewRef(name), is_plain);
+  return is_plain;
 }
 
 std::string describe(PyObject* callee) {
@@ -187,6 +218,8 @@ Result call_python(Trace& trace, Value function, std::span<const Value> argument
                    PyObject* keywords) {
   if (is_disabled(function.object))
     return call_unfollowed(trace, BreakReason::disabled, function, arguments, keywords);
+  if (is_in_plain_module(function.object))
+    return call_function(trace, function, arguments, keywords);
   if (PyObject* inner = behind_wrapper(function.object)) {
     trace.use(function);
     return call(&trace, {inner, 0}, arguments, keywords);
@@ -585,17 +618,26 @@ bool is_function_of(PyObject* function, std::string_view module, std::string_vie
 }
 
 bool is_followed(PyObject* function) {
-  return !is_disabled(function) && behind_wrapper(function) == nullptr &&
+  if (is_disabled(function)) return false;
+  if (is_in_plain_module(function)) return true;
+  return behind_wrapper(function) == nullptr &&
          (!is_left_alone(module_of(function)) || is_signature_field(function) ||
           is_inspection(function) || is_shallow_copy(function) || is_graph_break(function) ||
           is_weak_read(function));
 }
 
 PyObject* call_plainly(PyObject* callee, std::span<const Value> arguments, PyObject* keywords) {
-  std::vector<PyObject*> stack(arguments.size() + 1);
+  constexpr size_t kFew = 15;
+  std::array<PyObject*, kFew + 1> few;
+  std::vector<PyObject*> many;
+  PyObject** stack = few.data();
+  if (arguments.size() > kFew) {
+    many.resize(arguments.size() + 1);
+    stack = many.data();
+  }
   for (size_t i = 0; i < arguments.size(); ++i) stack[i + 1] = arguments[i].object;
   const size_t named = keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
-  return PyObject_Vectorcall(callee, stack.data() + 1,
+  return PyObject_Vectorcall(callee, stack + 1,
                              (arguments.size() - named) | PY_VECTORCALL_ARGUMENTS_OFFSET, keywords);
 }
 

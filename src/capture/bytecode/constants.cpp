@@ -41,8 +41,8 @@ bool is_enum_member(PyObject* object) {
     Object module = Object::steal(PyImport_ImportModule("enum"));
     return PyObject_GetAttrString(module.get(), "EnumMeta");
   }();
-  return PyObject_TypeCheck(reinterpret_cast<PyObject*>(Py_TYPE(object)),
-                            reinterpret_cast<PyTypeObject*>(meta));
+  PyTypeObject* type = Py_TYPE(Py_TYPE(object));  // of the class
+  return type != &PyType_Type && PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(meta));
 }
 
 bool is_size(PyObject* object) {
@@ -121,6 +121,11 @@ bool is_atom(PyObject* object) {
 bool is_fixed(PyObject* object) {
   static const std::unordered_set<PyTypeObject*> types = make_fixed_types();
   PyTypeObject* type = Py_TYPE(object);
+  // Most of what is asked about.
+  if (type == &PyDict_Type || type == &PyTuple_Type || type == &PyList_Type ||
+      type == &PyMethod_Type || type == &PyCell_Type)
+    return false;
+  if (type == &PyFunction_Type || type == &PyModule_Type || type == &PyType_Type) return true;
   if (PyCFunction_Check(object)) {
     // A builtin bound to an object (list.append) is as that object is.
     PyObject* self = PyCFunction_GET_SELF(object);

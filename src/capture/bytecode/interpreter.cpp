@@ -108,13 +108,15 @@ FrameOutcome Interpreter::run(bool throwing, int limit) {
   if (throwing) {
     start_ = running_ = lasti_ = next_ - 1;
     flow = Flow::error;
+  } else if (!is_root_ && next_ == 0 && live() != nullptr) {
+    flow = guarded(&Interpreter::call_module);
   }
   for (int count = 0;;) {
     switch (flow) {
       case Flow::next:
         if (limit != 0 && count++ == limit) return pause(FrameOutcome::stopped, next_);
         if (trace_ != nullptr && !trace_->active()) return pause(FrameOutcome::stopped, next_);
-        flow = step();
+        flow = guarded(&Interpreter::run_instruction);
         break;
       case Flow::error:
       case Flow::reraise:
@@ -168,9 +170,9 @@ PyObject* Interpreter::complete(FrameOutcome outcome) {
 }
 
 // C++ exceptions must not pass CPython's frames on the C stack.
-Interpreter::Flow Interpreter::step() {
+Interpreter::Flow Interpreter::guarded(Flow (Interpreter::*part)()) {
   try {
-    return run_instruction();
+    return (this->*part)();
   } catch (const std::exception& problem) {
     stop(BreakReason::internal, problem.what());
     if (PyErr_Occurred() == nullptr) PyErr_Format(PyExc_RuntimeError, "smelt: %s", problem.what());

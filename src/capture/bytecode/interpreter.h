@@ -76,7 +76,7 @@ class Interpreter {
   Flow execute(int opcode, int argument);
 
   // -- interpreter.cpp
-  Flow step();
+  Flow guarded(Flow (Interpreter::*part)());
   Flow run_instruction();
   void checkpoint();
   void check_length();
@@ -110,6 +110,10 @@ class Interpreter {
   Flow replace(int inputs, Result result);
   Flow done(int inputs, bool ok);
   Flow jump(int by);
+
+  // -- module_calls.cpp
+  Flow call_module();
+  bool is_scripting();
 
   // -- ops_names.cpp
   Flow load_const(int index);
@@ -203,7 +207,8 @@ class Interpreter {
   // -- ops_calls.cpp
   Flow call_op(int count);
   Flow call_with_unpacking(bool has_keywords);
-  Result call_unpacked(Value callee, Value positional, Value keywords);
+  // callee(self, *positional, **keywords); without a self, if that is empty.
+  Result call_unpacked(Value callee, Value self, Value positional, Value keywords);
   Flow make_function(int flags);
   Flow before_with();
   bool special_method(Value object, PyObject* key, Result* bound);

@@ -78,6 +78,7 @@ struct Node {
   Ref parent = 0;
   int32_t index = 0;    // slot, item, closure, log value, step; BinaryOp or compare op of a scalar
   uint16_t guards = 0;  // GuardBits
+  uint16_t asked = 0;   // those that the trace has written down
   ScalarOp op = ScalarOp::binary;
   Ref second = 0;      // second operand of a scalar, 0: `key` is the constant
   Object key;          // dict key, attribute name; function of a scalar

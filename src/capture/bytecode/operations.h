@@ -28,6 +28,8 @@ inline void release(std::vector<Result>& items) {
 // attributes.cpp
 // The names that the type itself defines.
 Object own_dict(PyTypeObject* type);
+// Its attributes are read as object.__getattribute__ does, with or without a __getattr__ behind it.
+bool has_generic_attributes(PyTypeObject* type);
 // A method of the object's class that is written in Python; nullptr if there is none.
 PyObject* python_method(PyObject* object, PyObject* name);
 // Calls one that was found so, with the object as the first argument.
@@ -46,6 +48,10 @@ struct Method {
   Result self;
 };
 bool get_method(Trace* trace, Value object, PyObject* name, Method* method);
+
+// module_calls.cpp. What nn.Module.__getattr__, if that is the getter, finds among the parameters,
+// buffers and modules. False: nothing was done.
+bool get_module_state(Trace& trace, Value module, PyObject* name, Value getter, Result* result);
 
 // scalars.cpp. `op`: NB_ADD.. of opcode.h, in-place ones included; Py_LT.. for compare.
 Result binary(Trace* trace, int op, Value a, Value b);

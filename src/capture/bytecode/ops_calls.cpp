@@ -51,16 +51,19 @@ Interpreter::Flow Interpreter::call_with_unpacking(bool has_keywords) {
   if (!PyTuple_CheckExact(positional.object) && !check_iterable(callee.object, positional.object))
     return Flow::error;
   const bool can_follow = live() != nullptr && (!has_keywords || all_strings(keywords.object));
-  if (can_follow) return replace(inputs, call_unpacked(callee, positional, keywords));
+  if (can_follow) return replace(inputs, call_unpacked(callee, {}, positional, keywords));
   stop(BreakReason::c_function, "a function with keywords that are no strings");
   return replace(inputs, call_unpacked_plainly(callee.object, positional.object, keywords.object));
 }
 
-Result Interpreter::call_unpacked(Value callee, Value positional, Value keywords) {
+Result Interpreter::call_unpacked(Value callee, Value self, Value positional, Value keywords) {
   std::vector<Result> items;
   std::vector<Object> holders;
   const bool ok = unpack(trace_, positional, items);
   std::vector<Value> arguments;
+  arguments.reserve(items.size() + 1);
+  holders.reserve(items.size());
+  if (self.object != nullptr) arguments.push_back(self);
   for (const Result& item : items) {
     holders.push_back(Object::steal(item.object));
     arguments.push_back({item.object, item.ref});

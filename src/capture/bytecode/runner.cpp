@@ -353,6 +353,7 @@ void RootRunner::keep(int offset, std::optional<TraceResult> result, const Trace
                       const Interpreter& interpreter) {
   const SavedError error;
   CodeSegments& segments = root_.segments;
+  count(Counter::instructions, static_cast<int64_t>(trace.bytecodes));
   if (!result) {
     ++idle_;
     segments.plain[offset] = true;

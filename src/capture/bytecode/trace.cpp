@@ -43,11 +43,16 @@ const Tracked* Trace::find(PyObject* object) const { return objects_.find(object
 
 Ref Trace::born_tensor(PyObject* object) const {
   if (!tensors().is_tensor(object)) return 0;
-  const auto found = born_tensors_.find(log_->value_of(object));
-  return found == born_tensors_.end() ? 0 : found->second;
+  const LogValue value = log_->value_of(object);
+  return value < 0 || static_cast<size_t>(value) >= born_tensors_.size()
+             ? 0
+             : born_tensors_[static_cast<size_t>(value)];
 }
 
 Ref Trace::ref_of(PyObject* object) const {
+  // Most of what is asked about, and never tracked.
+  const PyTypeObject* type = Py_TYPE(object);
+  if (type == &PyUnicode_Type || type == &PyLong_Type || object == Py_None) return 0;
   const Tracked* tracked = find(object);
   return tracked == nullptr ? born_tensor(object) : tracked->ref;
 }

@@ -220,6 +220,7 @@ class Trace {
   std::unordered_set<PyObject*> views;         // mapping proxies of classes, which are guarded
   bool opens_iterators = true;                 // open_iterator()
   size_t opened_iterators = 0;
+  bool asked_tracing_state = false;               // torch._C._get_tracing_state() gave None
   bool bans_saved_hooks = false;                  // it has forbidden saved tensor hooks itself
   std::unordered_set<const void*> changed_state;  // groups of torch_state.cpp that it has changed
 
@@ -283,7 +284,7 @@ class Trace {
   FlatIndex<PathKey, PathHash> paths_;  // to refs
   std::vector<Object> held_;
   std::vector<Ref> slot_refs_;
-  std::unordered_map<LogValue, Ref> born_tensors_;
+  std::vector<Ref> born_tensors_;        // by value of the log; 0: it is none
   std::unordered_set<PyObject*> grads_;  // tensors whose gradient the trace has set
   std::vector<PyObject*> transients_;
   // Tuples and such that are constants, with a path to them.

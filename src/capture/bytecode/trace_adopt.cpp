@@ -83,7 +83,9 @@ Ref Trace::tensor(PyObject* object) {
   node.kind = NodeKind::tensor;
   node.index = known;
   const Ref ref = add(std::move(node));
-  born_tensors_.emplace(known, ref);
+  const auto place = static_cast<size_t>(known);
+  if (place >= born_tensors_.size()) born_tensors_.resize(std::max(place + 1, 2 * place));
+  if (born_tensors_[place] == 0) born_tensors_[place] = ref;
   return ref;
 }
 

@@ -42,13 +42,21 @@ bool is_switch(const Step& step) {
 class Liveness {
  public:
   Liveness(const std::vector<Node>& nodes, const std::vector<Step>& steps)
-      : nodes_(nodes), steps_(steps), live_(steps.size()), seen_(nodes.size()) {
+      : nodes_(nodes),
+        steps_(steps),
+        live_(steps.size()),
+        seen_(nodes.size()),
+        makers_(nodes.size(), kNone),
+        last_changers_(nodes.size(), kNone),
+        earlier_changers_(steps.size(), kNone) {
     for (size_t i = 0; i < steps.size(); ++i) {
       if (steps[i].result != 0) makers_[steps[i].result] = i;
       // What is done to an object's __dict__ is done to the object.
       const bool is_view = steps[i].kind == StepKind::instance_dict;
-      if ((steps[i].effect || is_view) && !steps[i].inputs.empty())
-        changers_[steps[i].inputs[changed_by(steps[i])].ref].push_back(i);
+      if ((steps[i].effect || is_view) && !steps[i].inputs.empty()) {
+        const Ref changed = steps[i].inputs[changed_by(steps[i])].ref;
+        earlier_changers_[i] = std::exchange(last_changers_[changed], i);
+      }
     }
   }
 
@@ -60,15 +68,17 @@ class Liveness {
     while (!todo_.empty()) {
       const Ref ref = todo_.back();
       todo_.pop_back();
-      if (const auto maker = makers_.find(ref); maker != makers_.end()) keep(maker->second);
-      if (const auto found = changers_.find(ref); found != changers_.end() && is_made(nodes_[ref]))
-        for (size_t step : found->second) keep(step);
+      if (makers_[ref] != kNone) keep(makers_[ref]);
+      if (!is_made(nodes_[ref])) continue;
+      for (size_t i = last_changers_[ref]; i != kNone; i = earlier_changers_[i]) keep(i);
     }
   }
 
   bool is_live(size_t step) const { return live_[step]; }
 
  private:
+  static constexpr size_t kNone = ~size_t{0};
+
   bool changes_made_object(const Step& step) const {
     if (step.inputs.empty()) return false;
     const size_t at = changed_by(step);
@@ -94,8 +104,9 @@ class Liveness {
   const std::vector<Step>& steps_;
   std::vector<bool> live_, seen_;
   std::vector<Ref> todo_;
-  std::unordered_map<Ref, size_t> makers_;
-  std::unordered_map<Ref, std::vector<size_t>> changers_;
+  std::vector<size_t> makers_;            // by ref: the step that makes it
+  std::vector<size_t> last_changers_;     // by ref: the last step that changes it
+  std::vector<size_t> earlier_changers_;  // by step: the one before it that changes the same object
 };
 
 // Then it has more to it than what it was made from.

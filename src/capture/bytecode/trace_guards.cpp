@@ -42,12 +42,14 @@ void Trace::guard(Ref ref, uint16_t bits, bool truth) {
       expect(ref, truth);
     return;  // its type is part of the program
   }
-  const NodeKind kind = nodes_[ref].kind;
-  if (kind == NodeKind::tensor || kind == NodeKind::result) return;
+  Node& node = nodes_[ref];
+  if (node.kind == NodeKind::tensor || node.kind == NodeKind::result) return;
+  if ((bits & ~node.asked) == 0 && (!(bits & kGuardTruth) || node.truth == truth)) return;
   // The object is always the same one, but what is in it may change.
   const bool asks_contents = (bits & (kGuardLength | kGuardTruth)) != 0;
-  if (kind == NodeKind::constant && (!asks_contents || is_constant(nodes_[ref].object.get())))
-    return;
+  if (node.kind == NodeKind::constant && (!asks_contents || is_constant(node.object.get()))) return;
+  node.asked |= bits;
+  if (bits & kGuardTruth) node.truth = truth;  // of an object that changes, the last answer counts
   guards_.push_back({ref, bits, truth});
 }
 

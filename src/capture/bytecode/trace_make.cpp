@@ -34,6 +34,7 @@ Operand Trace::operand(Value v) {
 // constants. A tuple from outside is the one that is there in the call, and not its equal.
 std::vector<Operand> Trace::operands(std::span<const Value> values, bool lazy) {
   std::vector<Operand> result;
+  result.reserve(values.size());
   for (Value v : values) {
     if (v.object != nullptr && !lazy && is_constant(v.object) && !is_tracked(v.object)) {
       use(v);

@@ -73,9 +73,14 @@ Ref Trace::read(NodeKind kind, Value parent, PyObject* key, int index, PyObject*
 Ref Trace::read_type(PyTypeObject* type, PyObject* name, PyObject* found) {
   if (!active()) return 0;
   auto* object = reinterpret_cast<PyObject*>(type);
-  lookups_.push_back({Object::share(object), Object::share(name), Object::share(found)});
-  if (found == nullptr) return 0;
-  return path(NodeKind::type_attribute, constant_node(object), name, 0, found);
+  const Ref parent = constant_node(object);
+  const PathKey absent{NodeKind::type_attribute, parent, name, 1};
+  const PathKey present{NodeKind::type_attribute, parent, name, 0};
+  if (paths_.find(found == nullptr ? absent : present) == 0)
+    lookups_.push_back({Object::share(object), Object::share(name), Object::share(found)});
+  if (found != nullptr) return path(NodeKind::type_attribute, parent, name, 0, found);
+  paths_.set(absent, parent);  // that it is known to be absent
+  return 0;
 }
 
 }  // namespace smelt::bytecode

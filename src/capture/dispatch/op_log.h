@@ -127,6 +127,7 @@ class OpLog {
 
   // Forgets the ops behind `position` and the values made by them. Numbers are not used again.
   void rewind(size_t position);
+  bool has_trouble() const { return trouble_.has_value(); }
   std::optional<OpTrouble> take_trouble() { return std::exchange(trouble_, std::nullopt); }
 
   // The ops from `first` up to `last` as a log of their own, to which nothing is added. `given`:

@@ -1,10 +1,16 @@
 """Functions and classes of Python's own library: what they look at is guarded, what they change is changed by cached calls too."""
 
 import bisect
+import contextlib
 import fractions
 import heapq
+import inspect
 import itertools
+import logging
 import operator
+import os
+import random
+import re
 import threading
 import types
 
@@ -192,6 +198,23 @@ def test_texts_and_conversions():
     same(compiled(torch.ones(3, 1)), texts(torch.ones(3, 1)))
 
 
+class Name(str):
+    def upper(self):
+        return 'other'
+
+
+def of_class(x, name):
+    return x * len(name.split('-')), name.replace('-', '+'), name.upper(), tuple(int(part) for part in torch.__version__.split('+')[0].split('.')[:2]) > (1, 0)
+
+
+def test_texts_of_a_class():
+    name = Name('a-b')
+    compiled = calls(of_class, X, name)
+    for text in ('a', 'a-b-c', 'a-b'):
+        same(compiled(X, Name(text)), of_class(X, Name(text)))
+    same(compiled(X, 'a-b'), of_class(X, 'a-b'))
+
+
 class Level:
     def __init__(self, value):
         self.value = value
@@ -341,3 +364,118 @@ def test_a_flag_set_on_what_has_a_gradient_is_an_error():
         assert compiled(X).requires_grad
         with pytest.raises(RuntimeError, match='leaf'):
             compiled(x)
+
+
+# -- generators of random numbers, texts, contexts, loggers
+
+def draws(x, seed):
+    rng = random.Random(seed)
+    items = [1, 2, 3, 4]
+    rng.shuffle(items)
+    return x * rng.random() + rng.randint(1, 5), items, rng.choice(items), rng.sample(range(10), 3), rng.uniform(0, 1), rng.gauss(0, 1)
+
+
+def test_a_generator_of_random_numbers_with_a_seed():
+    compiled = calls(draws, X, 3)
+    random.seed(0)
+    state = random.getstate()
+    for seed in (4, 3, 4, 5):
+        same(compiled(X, seed), draws(X, seed))
+    assert random.getstate() == state
+
+
+def test_a_generator_goes_on_where_it_is():
+    compiled = smelt.compile(lambda x: (x * 2, made := random.Random(3), made.random()))
+    for _ in range(3):
+        _, made, first = compiled(X)
+        expected = random.Random(3)
+        assert first == expected.random() and made.random() == expected.random()
+
+
+def test_without_a_seed_each_call_draws_others():
+    def fn(x):
+        return x * 0 + random.Random().random(), random.random()
+
+    compiled = smelt.compile(fn)
+    found = [compiled(X) for _ in range(4)]
+    assert len({float(y[0, 0]) for y, _ in found}) == 4 and len({number for _, number in found}) == 4
+
+
+NUMBERS = re.compile(r'(\d+)')
+
+
+def matches(x, text):
+    return x * sum(int(match.group(1)) for match in NUMBERS.finditer(text)), [match.span() for match in re.finditer('a', text)], os.path.join('a', text)
+
+
+def test_all_matches_of_a_pattern():
+    matches(X, 'a')  # patterns are compiled once
+    compiled = calls(matches, X, 'a1b22a')
+    for text in ('5', 'aa', 'a1b22a'):
+        same(compiled(X, text), matches(X, text))
+
+
+def stacked(x):
+    done = []
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.callback(done.append, 1)
+        y = x * 2
+    return y, done
+
+
+def test_a_stack_of_contexts():
+    compiled = calls(stacked, X)
+    try:
+        raise ValueError
+    except ValueError:  # something is being handled now
+        same(compiled(X), stacked(X))
+    same(compiled(X), stacked(X))
+
+
+logger = logging.getLogger('smelt.test_builtin_functions')
+
+
+def logs(x):
+    logger.info('x is %s', x.shape)
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug('more')
+    return x * 2
+
+
+def test_a_logger_that_takes_no_note(caplog):
+    logger.setLevel(logging.ERROR)
+    compiled = calls(logs, X)
+    assert not caplog.records
+    for level, records in ((logging.INFO, 1), (logging.ERROR, 0), (logging.DEBUG, 2), (logging.ERROR, 0)):
+        logger.setLevel(level)
+        for _ in range(2):
+            caplog.clear()
+            assert torch.equal(compiled(X), X * 2) and len(caplog.records) == records
+    logging.disable(logging.CRITICAL)
+    try:
+        logger.setLevel(logging.DEBUG)
+        caplog.clear()
+        assert torch.equal(compiled(X), X * 2) and not caplog.records
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def takes(x, mask=None, *, scale=2):
+    return x * scale
+
+
+def by_signature(x, function):
+    parameters = inspect.signature(function).parameters
+    names = [name for name in parameters if name != 'x']
+    return function(x, **({'scale': 3} if 'scale' in parameters else {})), names, len(parameters), parameters['mask'].default
+
+
+def test_parameters_of_a_function():
+    compiled = calls(by_signature, X, takes)
+
+    def other(x, mask=5):
+        return x + 1
+
+    for function in (other, takes, other):
+        same(compiled(X, function), by_signature(X, function))

@@ -27,7 +27,7 @@ class Config:
     n: int = 2
     name: str = 'config'
     inner: Inner = dataclasses.field(default_factory=Inner)
-    table: dict = dataclasses.field(default_factory=lambda: {'a': [1], 'b': (1, [2]), 'c': (1, 2), 'dtype': torch.float32})
+    table: dict = dataclasses.field(default_factory=lambda: {'a': [1], 'b': (1, [2]), 'c': (1, 2), 'dtype': torch.float32, 'kind': Kind.PLAIN})
 
 
 def no_breaks(fn, *arguments):

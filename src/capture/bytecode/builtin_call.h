@@ -98,6 +98,8 @@ bool is_match(PyObject* object);
 bool makes_match(const PyTypeObject* owner, std::string_view name);
 bool make_match(BuiltinCall& c, Value pattern, std::span<const Value> arguments,
                 std::string_view name, Result* result);
+// re.Pattern.finditer of constants: the matches that come out of it can't be made again.
+bool make_matches(BuiltinCall& c, std::span<const Value> arguments, Result* result);
 // str(x), repr(x); name: __str__, __repr__
 bool call_text(BuiltinCall& c, PyObject* name, Result* result);
 // collections._count_elements(mapping, iterable)

@@ -633,6 +633,25 @@ bool join_elements(MethodCall& m, Result* result) {
   return true;
 }
 
+// A method of str, of an object whose class has more (torch.__version__): it stands for its text as
+// long as it is there.
+bool call_on_text(MethodCall& m, Result* result) {
+  const Object method = unbound(m);
+  if (!method || Py_TYPE(method.get()) != &PyMethodDescr_Type ||
+      PyDescr_TYPE(method.get()) != &PyUnicode_Type) {
+    PyErr_Clear();
+    return false;
+  }
+  const Object text = Object::steal(PyUnicode_FromObject(m.self.object));
+  if (!text || !PyUnicode_CheckExact(text.get())) return false;
+  m.trace().guard_same(m.self);
+  m.trace().hold(text.get());
+  std::vector<Value> arguments{{text.get(), 0}};
+  arguments.insert(arguments.end(), m.arguments.begin(), m.arguments.end());
+  BuiltinCall call{m.trace(), {method.get(), 0}, arguments, m.call.keywords};
+  return call.on_constants(result);
+}
+
 // A method that does what a dict's does.
 bool call_through_proxy(MethodCall& m, Result* result) {
   static const std::unordered_set<std::string_view> names{"get",          "keys",    "values",
@@ -641,8 +660,9 @@ bool call_through_proxy(MethodCall& m, Result* result) {
   if (!names.contains(m.name)) return false;
   const Value dict = behind_proxy(m.trace(), m.self);
   if (dict.object == m.self.object) return false;
-  PyObject* method =
-      PyDict_GetItemString(own_dict(&PyDict_Type).get(), std::string(m.name).c_str());
+  const Object name = Object::steal(
+      PyUnicode_FromStringAndSize(m.name.data(), static_cast<Py_ssize_t>(m.name.size())));
+  PyObject* method = _PyType_Lookup(Py_TYPE(dict.object), name.get());
   std::vector<Value> arguments{dict};
   arguments.insert(arguments.end(), m.arguments.begin(), m.arguments.end());
   BuiltinCall call{m.trace(), {method, 0}, arguments, m.call.keywords};
@@ -689,6 +709,9 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
   }
   if (!c.trace.active()) return false;
   if (owner == &PyDictProxy_Type) return call_through_proxy(m, result);
+  if (PyUnicode_Check(m.self.object) && !PyUnicode_CheckExact(m.self.object) && m.self.ref != 0 &&
+      !c.trace.is_born(m.self.object) && !is_constant(m.self.object))
+    return call_on_text(m, result);
   if (is_constant_type(owner) || is_atom(m.self.object) ||
       is_numpy_number(Py_TYPE(m.self.object))) {
     c.trace.use(m.self);
@@ -696,6 +719,8 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
         !is_constant(m.arguments[0].object) && !PyList_CheckExact(m.arguments[0].object))
       return join_elements(m, result);
     if (makes_match(owner, m.name)) return make_match(c, m.self, m.arguments, m.name, result);
+    if (std::string_view(owner->tp_name) == "re.Pattern" && m.name == "finditer")
+      return make_matches(c, m.arguments, result);
     return c.on_constants(result);
   }
   if (call_method_of_object(c, m.self, m.arguments, m.name, owner, result)) return true;

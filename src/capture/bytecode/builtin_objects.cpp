@@ -11,10 +11,10 @@ namespace {
 
 // Repeated as it is: a method that changes its object and gives back nothing but a constant.
 bool repeat_method(BuiltinCall& c, Value self, std::span<const Value> arguments,
-                   std::string_view name, Result* result) {
+                   std::string_view name, Result* result, PyTypeObject* owner = nullptr) {
   const Object text =
       Object::steal(PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
-  PyObject* method = _PyType_Lookup(Py_TYPE(self.object), text.get());
+  PyObject* method = _PyType_Lookup(owner ? owner : Py_TYPE(self.object), text.get());
   if (method == nullptr || !is_fixed(method)) return false;
   c.trace.guard_type(self);
   std::vector<Value> inputs{{method, 0}, self};
@@ -26,6 +26,24 @@ bool repeat_method(BuiltinCall& c, Value self, std::span<const Value> arguments,
   else if (!is_constant(result->object))
     c.trace.stop(BreakReason::unknown_object, Py_TYPE(result->object)->tp_name);
   return true;
+}
+
+// A generator of random numbers that the trace made draws the same in each call, once it has a
+// seed.
+bool draw(BuiltinCall& c, Value self, std::span<const Value> arguments, std::string_view name,
+          PyTypeObject* owner, Result* result) {
+  if (name == "seed" && (arguments.size() != 1 || arguments[0].object == Py_None)) return false;
+  for (const Value& v : arguments)
+    if (!is_atom(v.object)) return false;
+  for (const Value& v : arguments) c.trace.use(v);
+  return repeat_method(c, self, arguments, name, result, owner);
+}
+
+// _random.Random, for a class that is made of it; nullptr for others.
+PyTypeObject* random_type(PyTypeObject* type) {
+  while (type != nullptr && std::string_view(type->tp_name) != "_random.Random")
+    type = type->tp_base;
+  return type;
 }
 
 // What a match that the trace made tells is as constant as what it was made of.
@@ -118,6 +136,17 @@ bool make_match(BuiltinCall& c, Value pattern, std::span<const Value> arguments,
   return true;
 }
 
+bool make_matches(BuiltinCall& c, std::span<const Value> arguments, Result* result) {
+  for (const Value& v : arguments)
+    if (!is_atom(v.object)) return false;
+  for (const Value& v : arguments) c.trace.use(v);
+  result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
+  if (result->object == nullptr) return true;
+  c.trace.transient(result->object);
+  result->ref = c.trace.ref_of(result->object);
+  return true;
+}
+
 bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> arguments,
                            std::string_view name, PyTypeObject* owner, Result* result) {
   const std::string_view type = owner->tp_name;
@@ -130,6 +159,9 @@ bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> ar
     return repeat_method(c, self, arguments, name, result);
   }
   if (type == "re.Match") return ask_match(c, self, arguments, result);
+  if ((name == "seed" || name == "random" || name == "getrandbits") &&
+      random_type(owner) != nullptr && c.trace.is_born(self.object))
+    return draw(c, self, arguments, name, random_type(owner), result);
   if (owner == &PyModule_Type && name == "__getattribute__")
     return read_module(c, self, arguments, result);
   if (type == "torch.device" && (name == "__enter__" || name == "__exit__"))

@@ -486,12 +486,17 @@ bool make_method(BuiltinCall& c, Result* result) {
 }
 
 // sys.exc_info() in a handler that is being followed. Outside of one it depends on who calls the
-// function.
+// function: that nothing is being handled there is asked again.
 bool call_exc_info(BuiltinCall& c, Result* result) {
   result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
   if (result->object == nullptr) return true;
   PyObject* exception = PyTuple_GET_ITEM(result->object, 1);
   PyObject* traceback = PyTuple_GET_ITEM(result->object, 2);
+  if (exception == Py_None && c.count() == 0) {
+    c.trace.guard_reading(c.callee.object, as_tuple({}).get(), result->object);
+    result->ref = c.trace.adopt(result->object);
+    return true;
+  }
   if (!c.trace.is_born(exception)) {
     c.trace.stop(BreakReason::c_function, "sys.exc_info");
     return true;
@@ -732,6 +737,9 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     if (std::string_view(module) == "_bisect") return call_bisect(c, name, result);
     if (std::string_view(module) == "_heapq") return change_list(c, result);
     if (pure_modules().contains(module)) return c.on_constants(result);
+    if ((std::string_view(module) == "posix" && name == "fspath") ||
+        (std::string_view(module) == "sys" && name == "intern"))
+      return c.on_constants(result);
     if (std::string_view(module) == "sys" && name == "exc_info") return call_exc_info(c, result);
     if (std::string_view(module) == "_functools" && name == "reduce") return call_reduce(c, result);
     if (std::string_view(module) == "itertools" && name == "tee") return make_tees(c, result);

@@ -214,6 +214,38 @@ Result call_signature(Trace& trace, Value function, std::span<const Value> argum
   return {result, result == nullptr ? 0 : trace.object_behind(result)};
 }
 
+// A method of a random.Random that the trace made.
+bool is_of_own_random(const Trace& trace, PyObject* function, std::span<const Value> arguments) {
+  return module_of(function) == "random" && !arguments.empty() &&
+         trace.is_born(arguments[0].object) &&
+         std::string_view(Py_TYPE(arguments[0].object)->tp_name) == "Random";
+}
+
+// logger.info(text) of a logger that takes no note of it: that is found out by its own code.
+bool is_silent_logging(Trace& trace, PyObject* function, std::span<const Value> arguments) {
+  if (module_of(function) != "logging" || arguments.empty()) return false;
+  static const std::unordered_map<std::string, int> kLevels{{"Logger.debug", 10},
+                                                            {"Logger.info", 20},
+                                                            {"Logger.warning", 30},
+                                                            {"Logger.error", 40},
+                                                            {"Logger.critical", 50},
+                                                            {"Logger.isEnabledFor", -1},
+                                                            {"Logger.getEffectiveLevel", -1}};
+  const auto level =
+      kLevels.find(text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname));
+  if (level == kLevels.end()) return false;
+  // The logger remembers what it says: what is followed is what every later call finds.
+  const Unfollowed unfollowed(&trace, false);
+  const Object asked = level->second < 0 ? Object::share(arguments.back().object)
+                                         : Object::steal(PyLong_FromLong(level->second));
+  const Object enabled =
+      Object::steal(PyLong_CheckExact(asked.get())
+                        ? PyObject_CallMethod(arguments[0].object, "isEnabledFor", "O", asked.get())
+                        : nullptr);
+  PyErr_Clear();
+  return level->second < 0 || enabled.get() == Py_False;
+}
+
 Result call_python(Trace& trace, Value function, std::span<const Value> arguments,
                    PyObject* keywords) {
   if (is_disabled(function.object))
@@ -229,7 +261,8 @@ Result call_python(Trace& trace, Value function, std::span<const Value> argument
   if (Result result; call_profiler(trace, function, arguments, keywords, &result)) return result;
   if (Result result; call_copy(trace, function, arguments, keywords, &result)) return result;
   if (!trace.active()) return {call_plainly(function.object, arguments, keywords), 0};
-  if (!is_followed(function.object))
+  if (!is_followed(function.object) && !is_of_own_random(trace, function.object, arguments) &&
+      !is_silent_logging(trace, function.object, arguments))
     return call_unfollowed(trace, why_left_alone(function.object), function, arguments, keywords);
   return call_function(trace, function, arguments, keywords);
 }
@@ -456,6 +489,12 @@ bool is_lazy_property(PyTypeObject* type) {
          text_of(module.get()) == "torch.distributions.utils";
 }
 
+// random.Random, which is given its seed by __init__.
+bool is_random_type(const PyTypeObject* type) {
+  return std::string_view(type->tp_name) == "Random" && type->tp_base != nullptr &&
+         std::string_view(type->tp_base->tp_name) == "_random.Random";
+}
+
 Result make_transient(Trace& trace, Value type, std::span<const Value> arguments,
                       PyObject* keywords) {
   PyObject* object;
@@ -547,6 +586,8 @@ Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, P
   if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) && !own_init)
     return make_by_calling(trace, callee, arguments, keywords);
   if (is_lazy_property(type)) return make_transient(trace, callee, arguments, keywords);
+  if (is_random_type(type))
+    return make_plain_object(trace, type, type->tp_base, arguments, keywords);
   return call_unfollowed(trace, BreakReason::c_function, callee, arguments, keywords);
 }
 

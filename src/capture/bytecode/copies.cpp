@@ -61,10 +61,23 @@ bool is_plain(PyObject* object) {
          });
 }
 
+// Of an Enum that leaves it to enum.Enum what a copy is.
+bool is_enum_member(PyObject* object) {
+  static PyTypeObject* const base = [] {
+    const Object module = Object::steal(PyImport_ImportModule("enum"));
+    return reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module.get(), "Enum"));
+  }();
+  const Object name = interned("__deepcopy__");
+  PyTypeObject* type = Py_TYPE(object);
+  return PyType_IsSubtype(type, base) &&
+         _PyType_Lookup(type, name.get()) == _PyType_Lookup(base, name.get());
+}
+
 // It is its own copy.
 bool is_its_own(PyObject* object) {
+  const std::string_view type = Py_TYPE(object)->tp_name;
   return is_atom(object) || PyType_Check(object) || PyFunction_Check(object) ||
-         std::string_view(Py_TYPE(object)->tp_name) == "torch.dtype";
+         is_enum_member(object) || type == "torch.dtype" || type == "torch.device";
 }
 
 bool all_items(PyObject* dict, const std::function<bool(PyObject*, PyObject*)>& test) {

@@ -330,7 +330,7 @@ Value behind_proxy(Trace& trace, Value proxy) {
   };
   if (Py_TYPE(proxy.object) != &PyDictProxy_Type) return proxy;
   PyObject* mapping = reinterpret_cast<Proxy*>(proxy.object)->mapping;
-  if (!PyDict_CheckExact(mapping)) return proxy;
+  if (!PyDict_CheckExact(mapping) && !PyODict_CheckExact(mapping)) return proxy;
   if (!trace.views.contains(proxy.object)) {
     if (trace.is_born(proxy.object)) {  // types.MappingProxyType(d)
       const Value dict = trace.value(mapping);

@@ -1,5 +1,7 @@
 """Mapping proxies (Cls.__dict__, Enum.__members__, types.MappingProxyType): what they show may change."""
+import collections
 import enum
+import inspect
 import types
 
 import pytest
@@ -24,6 +26,8 @@ class Color(enum.Enum):
 
 CONTENTS = {'a': 1, 'b': 2}
 SHOWN = types.MappingProxyType(CONTENTS)
+ORDERED = collections.OrderedDict(CONTENTS)
+SHOWN_IN_ORDER = types.MappingProxyType(ORDERED)
 
 READS = {
     'class item': lambda t: t + Table.__dict__['x'],
@@ -42,6 +46,11 @@ READS = {
     'iteration': lambda t: t + len([key for key in SHOWN]),
     'as a dict': lambda t: t + dict(SHOWN)['a'] + {**SHOWN}['b'],
     'copy': lambda t: t + SHOWN.copy()['a'],
+    'ordered item': lambda t: t + SHOWN_IN_ORDER['a'] + SHOWN_IN_ORDER.get('c', 5),
+    'ordered length': lambda t: t + len(SHOWN_IN_ORDER) + ('c' in SHOWN_IN_ORDER),
+    'ordered values': lambda t: t + next(iter(SHOWN_IN_ORDER.values())),
+    'ordered items': lambda t: t + [value for _, value in SHOWN_IN_ORDER.items()][0],
+    'ordered iteration': lambda t: t + SHOWN_IN_ORDER[next(iter(SHOWN_IN_ORDER))],
     'members': lambda t: t + len(Color.__members__) + Color.__members__['RED'].value,
 }
 
@@ -52,6 +61,8 @@ def contents():
     yield
     CONTENTS.clear()
     CONTENTS.update(before)
+    ORDERED.clear()
+    ORDERED.update(before)
     for name in [name for name in vars(Table) if name == 'added' or name.startswith('n_')]:
         delattr(Table, name)
     Table.x = 1
@@ -66,9 +77,11 @@ def test_changes_are_seen(name):
             torch.testing.assert_close(compiled(X), function(X))
         Table.x += 10
         CONTENTS['a'] += 5
+        ORDERED['a'] += 5
+        ORDERED.move_to_end('a', last=step % 2 == 0)
         if step == 1:
             Table.added = Table.n_added = 3
-            CONTENTS['c'] = 4
+            CONTENTS['c'] = ORDERED['c'] = 4
     assert smelt.stats()['graph_breaks'] == 0
 
 
@@ -94,3 +107,29 @@ def test_the_proxy_itself_is_given():
         assert type(of_class) is types.MappingProxyType and of_class['x'] == 1
         assert shown is SHOWN
         assert text == repr(SHOWN)
+
+
+def test_of_an_ordered_dict_that_the_function_makes():
+    def function(t):
+        made = collections.OrderedDict(a=t, b=2)
+        made.move_to_end('a')
+        shown = types.MappingProxyType(made)
+        return shown['a'] * len(shown) + [1 if name == 'a' else 2 for name in shown][0]
+
+    compiled = smelt.compile(function, fullgraph=True)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(X), function(X))
+
+
+def test_parameters_of_a_signature():
+    class Model(torch.nn.Module):
+        def chunk(self, x, y):
+            return x * y
+
+        def forward(self, x):
+            return self.chunk(x, x) * len(inspect.signature(self.chunk).parameters)
+
+    model = Model()
+    compiled = smelt.compile(model, fullgraph=True)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(X), 2 * X * X)

@@ -5,6 +5,7 @@ import copy
 import io
 import logging
 import math
+import operator
 import random
 
 import numpy as np
@@ -48,6 +49,18 @@ def tensors_and_results_by_old_means():
         shallow = copy.copy(kept)
         return made, pair.values + pair.indices, kept, shallow, shallow is kept
     return fn
+
+
+@case()
+def builtin_abs_and_pow():
+    class Signed:
+        def __init__(self, value):
+            self.value = value
+
+        def __abs__(self):
+            return self.value.abs() + 1
+
+    return lambda x: (abs(x - 1) + operator.abs(-x), pow(x, 2), pow(2, x), abs(Signed(x)), abs(-3), pow(2, 3, 5))
 
 
 @case(*[(lambda: tensor(0).requires_grad_(),)] * 3)

@@ -83,6 +83,10 @@ bool convert_object(BuiltinCall& c, Result* result);
 // bisect_left(sequence, x), bisect_right: what decides is how x compares.
 bool call_bisect(BuiltinCall& c, std::string_view name, Result* result);
 
+// builtin_operands.cpp
+// abs(x), round(x), pow(x, y), math.floor(x) of tensors and of objects whose class has the method.
+bool call_on_operands(BuiltinCall& c, std::string_view function, Result* result);
+
 // cached_functions.cpp: functools.lru_cache's wrappers. Its result is a function of the arguments,
 // or the cache would be wrong.
 bool call_cached_function(BuiltinCall& c, Result* result);

@@ -8,6 +8,7 @@
 
 #include "capture/bytecode/builtin_call.h"
 #include "capture/bytecode/names.h"
+#include "capture/bytecode/private_api.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -41,7 +42,7 @@ bool give_none(Result* result, bool ok) {
 // another one of that name. Empty: none that can be held on to.
 Object unbound(const MethodCall& m) {
   PyObject* callee = m.call.callee.object;
-  if (Py_TYPE(callee) == &_PyMethodWrapper_Type) {
+  if (Py_TYPE(callee) == method_wrapper_type()) {
     const Object owner = Object::steal(PyObject_GetAttrString(callee, "__objclass__"));
     return owner ? Object::steal(PyObject_GetAttrString(owner.get(), std::string(m.name).c_str()))
                  : Object();
@@ -660,8 +661,7 @@ bool call_through_proxy(MethodCall& m, Result* result) {
   if (!names.contains(m.name)) return false;
   const Value dict = behind_proxy(m.trace(), m.self);
   if (dict.object == m.self.object) return false;
-  const Object name = Object::steal(
-      PyUnicode_FromStringAndSize(m.name.data(), static_cast<Py_ssize_t>(m.name.size())));
+  const Object name = Object::steal(PyUnicode_FromString(std::string(m.name).c_str()));
   PyObject* method = _PyType_Lookup(Py_TYPE(dict.object), name.get());
   std::vector<Value> arguments{dict};
   arguments.insert(arguments.end(), m.arguments.begin(), m.arguments.end());
@@ -689,7 +689,7 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
     if (m.self.ref == 0 && !is_constant(self))
       m.self.ref = c.trace.read(NodeKind::method_self, c.callee, nullptr, 0, self);
     owner = Py_TYPE(self);
-  } else if (Py_TYPE(callee) == &_PyMethodWrapper_Type) {
+  } else if (Py_TYPE(callee) == method_wrapper_type()) {
     held = Object::steal(PyObject_GetAttr(callee, names().self));
     m.self = c.trace.value(held.get());
     // No path leads to the object of a wrapper that existed before.

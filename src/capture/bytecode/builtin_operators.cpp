@@ -80,6 +80,7 @@ bool call_operator_function(BuiltinCall& c, std::string_view name, Result* resul
     return give_none(result, set_item(trace, c.argument(0), c.argument(1), c.argument(2)));
   if (c.count() == 1) {
     const Value a = c.argument(0);
+    if (name == "abs" && call_on_operands(c, name, result)) return true;
     if (const auto op = unaries.find(name); op != unaries.end())
       return *result = unary(trace, op->second, a), true;
     if (name == "truth" || name == "not_") {

@@ -1,5 +1,7 @@
 // Builtin functions and the methods of builtin types that a trace can go through: each by what it
 // depends on. Anything that is not here ends the graph.
+#include <opcode.h>
+
 #include <functional>
 #include <string>
 #include <string_view>
@@ -8,6 +10,7 @@
 
 #include "capture/bytecode/builtin_call.h"
 #include "capture/bytecode/names.h"
+#include "capture/bytecode/private_api.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -437,11 +440,13 @@ bool make_deque(BuiltinCall& c, Result* result) {
 
 // types.MappingProxyType(dict), of a dict that is known
 bool make_proxy(BuiltinCall& c, Result* result) {
-  if (c.count() != 1 || c.has_keywords() || !PyDict_CheckExact(c.argument(0).object)) return false;
-  if (!c.trace.is_tracked(c.argument(0).object)) return false;
+  if (c.count() != 1 || c.has_keywords()) return false;
+  PyObject* dict = c.argument(0).object;
+  if (!PyDict_CheckExact(dict) && !PyODict_CheckExact(dict)) return false;
+  if (!c.trace.is_tracked(dict)) return false;
   result->object = call_plainly(c.callee.object, c.arguments, nullptr);
   if (result->object == nullptr) return true;
-  c.trace.hold(c.argument(0).object);
+  c.trace.hold(dict);
   const Value inputs[] = {c.callee, c.argument(0)};
   result->ref = c.trace.make(StepKind::call, inputs, result->object);
   return true;
@@ -676,8 +681,8 @@ bool makes_constants(PyTypeObject* type) {
                                                        &PyBytes_Type,     &PyComplex_Type,
                                                        &PyFrozenSet_Type, &PyRange_Type};
   const std::string_view name = type->tp_name;
-  return table.contains(type) || name == "torch.device" || name == "torch.Size" ||
-         name == "torch.finfo" || name == "torch.iinfo" ||
+  return table.contains(type) || is_numpy_number(type) || name == "torch.device" ||
+         name == "torch.Size" || name == "torch.finfo" || name == "torch.iinfo" ||
          std::string_view(Py_TYPE(type)->tp_name) == "EnumType" ||
          std::string_view(Py_TYPE(type)->tp_name) == "EnumMeta";
 }
@@ -719,6 +724,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
         if (c.has_keywords() && !takes_keywords) return c.plainly(result);  // raises
         return found->second(c, result);
       }
+      if (call_on_operands(c, name, result)) return true;
       if (name == "abs" || name == "round" || name == "pow") return call_on_numbers(c, result);
       if (pure_builtins().contains(name)) return c.on_constants(result);
       if (name == "print" || name == "input" || name == "open") {
@@ -733,7 +739,8 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     }
     if (std::string_view(module) == "_operator" || std::string_view(module) == "operator")
       return call_operator_function(c, name, result);
-    if (std::string_view(module) == "math") return call_on_numbers(c, result);
+    if (std::string_view(module) == "math")
+      return (name != "pow" && call_on_operands(c, name, result)) || call_on_numbers(c, result);
     if (std::string_view(module) == "_bisect") return call_bisect(c, name, result);
     if (std::string_view(module) == "_heapq") return change_list(c, result);
     if (pure_modules().contains(module)) return c.on_constants(result);
@@ -750,7 +757,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     return false;
   }
   if (Py_TYPE(object) == &PyMethodDescr_Type || Py_TYPE(object) == &PyWrapperDescr_Type ||
-      Py_TYPE(object) == &_PyMethodWrapper_Type)
+      Py_TYPE(object) == method_wrapper_type())
     return call_builtin_method(c, result);
   if (is_numpy_function(object)) return call_numpy(c, result);
   if (is_getter_type(Py_TYPE(object))) return call_getter(c, result);

@@ -6,8 +6,10 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "capture/bytecode/hook.h"
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
+#include "capture/bytecode/private_api.h"
 #include "capture/bytecode/runner.h"
 
 namespace smelt::bytecode {
@@ -129,6 +131,9 @@ std::string describe(PyObject* callee) {
 Result call_unfollowed(Trace& trace, BreakReason reason, Value callee,
                        std::span<const Value> arguments, PyObject* keywords) {
   trace.stop(reason, describe(callee.object));
+  std::vector<Object> held{Object::share(callee.object)};  // so far the trace may have done that
+  for (const Value& argument : arguments) held.push_back(Object::share(argument.object));
+  end_stopped(trace);
   return {call_plainly(callee.object, arguments, keywords), 0};
 }
 
@@ -593,7 +598,7 @@ Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, P
 
 // super().__call__(...) in a metaclass: the class that is called. Empty: it is something else.
 Object class_behind_call(PyObject* callee) {
-  if (Py_TYPE(callee) != &_PyMethodWrapper_Type) return {};
+  if (Py_TYPE(callee) != method_wrapper_type()) return {};
   const Object name = Object::steal(PyObject_GetAttrString(callee, "__name__"));
   const Object owner = Object::steal(PyObject_GetAttrString(callee, "__objclass__"));
   Object self = Object::steal(PyObject_GetAttr(callee, names().self));

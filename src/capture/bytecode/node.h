@@ -122,6 +122,15 @@ struct Reading {
   Object value;
 };
 
+// What a function behind functools.lru_cache gave for these arguments. A cached call asks it again
+// once the guards hold, and puts what it gives now into `holder`, a list of one, where paths begin.
+struct Remembered {
+  Object function;
+  Object arguments;  // a tuple
+  Object keywords;   // a dict, or nothing
+  Object holder;
+};
+
 // An input of a step: a node, or a constant.
 struct Operand {
   Ref ref = 0;
@@ -181,7 +190,8 @@ struct TraceResult {
   std::vector<AliasGuard> aliases;
   std::vector<DistinctGuard> distinct;
   std::vector<Reading> readings;  // at the start
-  std::vector<Step> steps;        // those that matter
+  std::vector<Remembered> remembered;
+  std::vector<Step> steps;  // those that matter
   Exit exit;
   Ambient ambient;                         // at the start
   std::unique_ptr<TensorProgram> program;  // nullptr: no tensor op

@@ -22,6 +22,7 @@ Interpreter::Flow Interpreter::swap(int from_top) {
 // Only here can a loop be interrupted.
 Interpreter::Flow Interpreter::jump_backward(int by) {
   next_ -= by;
+  ++turns_;
   return PyErr_CheckSignals() < 0 ? Flow::error : Flow::next;
 }
 

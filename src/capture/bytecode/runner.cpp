@@ -92,7 +92,10 @@ class RootRunner {
     result_ = result;
     return Next::done;
   }
-  Next go_on_in_cpython() { return finish(run_in_cpython(thread_, frame_, false)); }
+  Next go_on_in_cpython() {
+    ++compiled_.breaks_passed_;
+    return finish(run_in_cpython(thread_, frame_, false));
+  }
   size_t used_slots() const { return static_cast<size_t>(frame_.locals() + frame_.depth()); }
 
   Next run_once();
@@ -101,9 +104,15 @@ class RootRunner {
                      PyObject* value);
   void note_for_fullgraph(const Segment& segment);
   Next run_plainly(int instructions);
+  Next pass_break();
+  Next pass_inner_break(const std::shared_ptr<Segment>& segment, int offset);
+  std::optional<Next> note_misses(int offset);
   Next trace(int offset);
   Next give_up(int offset, const std::string& reason);
+  void adopt_callees(const Tracing& tracing);
+  Next run_expected();
   std::string why_missed(int offset) const;
+  void end_trace(Trace& trace, const Interpreter& interpreter, FrameOutcome outcome, int offset);
   std::optional<TraceResult> finish_trace(Trace& trace, const Interpreter& interpreter,
                                           FrameOutcome outcome, int offset);
   void keep(int offset, std::optional<TraceResult> result, const Trace& trace,
@@ -116,7 +125,10 @@ class RootRunner {
   PyThreadState* thread_;
   Frame frame_;
   RootCode& root_;
-  int idle_ = 0;  // since a tensor op was run
+  int idle_ = 0;                        // since a tensor op was run
+  int start_ = -1;                      // the offset behind the prologue, if run from the start
+  std::optional<Place> expected_;       // a trace has ended in front of it by expectation
+  std::shared_ptr<Segment> last_kept_;  // of the last trace
   Object backend_error_;
   PyObject* result_ = nullptr;
 };
@@ -127,6 +139,7 @@ PyObject* RootRunner::run() {
   // A segment finds cells in slots: which function they come from does not matter to it.
   if (root_.prologue > 0 && run_plainly(root_.prologue) == Next::done) return result_;
   idle_ = 0;
+  start_ = frame_.next_offset();
   return go_on();
 }
 
@@ -140,8 +153,9 @@ RootRunner::Next RootRunner::run_once() {
   if (root_.segments.given_up || idle_ >= kPatience || is_traced(thread_))
     return go_on_in_cpython();
   const int offset = frame_.next_offset();
+  if (expected_) return run_expected();
   if (const std::optional<Next> next = run_cached(offset)) return *next;
-  if (root_.segments.plain.contains(offset)) return run_plainly(1);
+  if (root_.segments.plain.contains(offset)) return pass_break();
   return trace(offset);
 }
 
@@ -215,7 +229,7 @@ RootRunner::Next RootRunner::after_segment(const std::shared_ptr<Segment>& segme
       frame_.set_depth(segment->exit().depth);
       frame_.set_next_offset(segment->exit().offset);
       idle_ = ops_of(*segment) > 0 ? 0 : idle_ + 1;
-      return run_plainly(1);
+      return segment->ends_inside ? pass_inner_break(segment, offset) : pass_break();
     case Segment::Outcome::error:
       frame_.set_running(std::max(offset, frame_.first_visible()));
       return finish(run_in_cpython(thread_, frame_, true));
@@ -228,6 +242,24 @@ RootRunner::Next RootRunner::after_segment(const std::shared_ptr<Segment>& segme
 }
 
 // -- plainly
+
+RootRunner::Next RootRunner::pass_break() {
+  ++compiled_.breaks_passed_;
+  return run_plainly(1);
+}
+
+// A break in a callee may have been there once: something was loaded, or cached. Then the segment
+// goes, and the next trace follows the call.
+RootRunner::Next RootRunner::pass_inner_break(const std::shared_ptr<Segment>& segment, int offset) {
+  segment->ends_inside = false;
+  const uint64_t before = compiled_.breaks_passed_;
+  const Next next = run_plainly(1);
+  if (compiled_.breaks_passed_ == before && root_.segments.retried.insert(offset).second)
+    std::erase(root_.segments.at[offset], segment);
+  else
+    ++compiled_.breaks_passed_;
+  return next;
+}
 
 RootRunner::Next RootRunner::run_plainly(int instructions) {
   Interpreter interpreter(thread_, frame_, nullptr, true, {});
@@ -265,24 +297,30 @@ RootRunner::Next RootRunner::give_up(int offset, const std::string& reason) {
   return go_on_in_cpython();
 }
 
+// What there is did not fit. There may be too many by now.
+std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
+  const auto found = root_.segments.at.find(offset);
+  if (found == root_.segments.at.end() || found->second.empty()) return std::nullopt;
+  const std::string reason = why_missed(offset);
+  ++root_.segments.misses[offset];
+  for (const auto& segment : found->second)
+    for (std::string& path : segment->guards().changed_numbers(frame_.slots(), used_slots()))
+      root_.segments.changing.insert(std::move(path));
+  compiled_.note_recompile(place_of(frame_.code(), offset) + ": " + reason);
+  if (found->second.size() >= static_cast<size_t>(compiled_.options_.recompile_limit) &&
+      !stop_guessing(offset))
+    return give_up(offset, reason);
+  return std::nullopt;
+}
+
 RootRunner::Next RootRunner::trace(int offset) {
   if (tensors().refuse_state()) return go_on_in_cpython();
   const TracingTurn turn(compiled_.tracing_);
   const Tracing* outer = current_tracing();
   const bool nested = outer != nullptr && outer->compiled == &compiled_;
   if (!turn.mine() && !nested) return go_on_in_cpython();
-  if (const auto found = root_.segments.at.find(offset);
-      found != root_.segments.at.end() && !found->second.empty()) {
-    const std::string reason = why_missed(offset);
-    ++root_.segments.misses[offset];
-    for (const auto& segment : found->second)
-      for (std::string& path : segment->guards().changed_numbers(frame_.slots(), used_slots()))
-        root_.segments.changing.insert(std::move(path));
-    compiled_.note_recompile(place_of(frame_.code(), offset) + ": " + reason);
-    if (found->second.size() >= static_cast<size_t>(compiled_.options_.recompile_limit) &&
-        !stop_guessing(offset))
-      return give_up(offset, reason);
-  }
+  if (const std::optional<Next> next = note_misses(offset)) return *next;
+  last_kept_.reset();
   auto trace = std::make_unique<Trace>(frame_.slots(), used_slots());
   Tracing tracing;
   tracing.trace = trace.get();
@@ -300,27 +338,70 @@ RootRunner::Next RootRunner::trace(int offset) {
   for (size_t i = 0; i < used_slots(); ++i)
     if (frame_.slots()[i] != nullptr) refs[i] = trace->slot_ref(static_cast<int>(i));
   Interpreter interpreter(thread_, frame_, trace.get(), true, std::move(refs));
+  if (offset == start_ && !root_.segments.expected.empty() && !compiled_.options_.fullgraph)
+    interpreter.expect_breaks(&root_.segments.expected);
   FrameOutcome outcome;
+  bool has_ended = false;
   {
-    const TracingScope scope(thread_, tracing);
+    TracingScope scope(thread_, tracing);
+    tracing.end = [&] {
+      has_ended = true;
+      end_trace(*trace, interpreter, FrameOutcome::stopped, offset);
+      scope.collect_again();
+    };
     outcome = interpreter.run(false);
   }
-  for (const Object& code : tracing.stopped_in)
-    compiled_.adopt(reinterpret_cast<PyCodeObject*>(code.get()));
-  std::optional<TraceResult> result = finish_trace(*trace, interpreter, outcome, offset);
-  if (!backend_error_) keep(offset, std::move(result), *trace, interpreter);
-  const std::optional<Break> stopped = trace->stopped();
-  trace.reset();  // it holds on to objects that the program may have dropped
-  if (stopped) {
-    compiled_.note_break(*stopped);
-    if (FullgraphCheck* check = FullgraphCheck::current()) check->saw_break(*stopped);
-  }
+  if (!has_ended) end_trace(*trace, interpreter, outcome, offset);
+  adopt_callees(tracing);
+  if (last_kept_ != nullptr) last_kept_->ends_inside = !tracing.stopped_in.empty();
+  if (interpreter.has_met_expected())
+    expected_ = interpreter.place();
+  else if (trace->stopped())
+    ++compiled_.breaks_passed_;
+  trace.reset();
   if (backend_error_ && (outcome == FrameOutcome::stopped || outcome == FrameOutcome::returned)) {
     restore_error(std::move(backend_error_));
     return finish(leave(thread_, frame_, nullptr));
   }
   if (outcome == FrameOutcome::stopped) return Next::again;
   return finish(interpreter.complete(outcome));
+}
+
+// Their frames are roots when they are called again at this break. Which of their calls led further
+// in is known: so all of them are compiled then, and not one level in each call.
+void RootRunner::adopt_callees(const Tracing& tracing) {
+  bool is_innermost = true;
+  for (const Tracing::Callee& callee : tracing.stopped_in) {
+    RootCode* code = compiled_.adopt(reinterpret_cast<PyCodeObject*>(callee.code.get()));
+    if (code != nullptr && !is_innermost)
+      code->segments.expected.emplace(callee.place, tracing.trace->stopped());
+    is_innermost = false;
+  }
+}
+
+// The call in front of which a trace has ended by expectation. If nothing ends inside of it any
+// more, the next trace follows it.
+RootRunner::Next RootRunner::run_expected() {
+  const std::shared_ptr<Segment> segment = std::move(last_kept_);
+  const Place expected = *std::exchange(expected_, std::nullopt);
+  const uint64_t before = compiled_.breaks_passed_;
+  const Next next = run_plainly(1);
+  if (compiled_.breaks_passed_ > before) return next;
+  root_.segments.expected[expected].reset();
+  for (auto& [start, list] : root_.segments.at) std::erase(list, segment);
+  return next;
+}
+
+// The trace becomes a segment, and lets go of objects that the program may have dropped.
+void RootRunner::end_trace(Trace& trace, const Interpreter& interpreter, FrameOutcome outcome,
+                           int offset) {
+  std::optional<TraceResult> result = finish_trace(trace, interpreter, outcome, offset);
+  if (!backend_error_) keep(offset, std::move(result), trace, interpreter);
+  if (const std::optional<Break>& stopped = trace.stopped()) {
+    compiled_.note_break(*stopped);
+    if (FullgraphCheck* check = FullgraphCheck::current()) check->saw_break(*stopped);
+  }
+  trace.release();
 }
 
 // Up to the return or, if that can't be, up to the last point in front of which the trace could
@@ -383,7 +464,8 @@ void RootRunner::keep(int offset, std::optional<TraceResult> result, const Trace
     check->saw_graph();
   if (trace.opened_iterators > 0) ++segments.opened[offset];
   auto& list = segments.at[offset];
-  list.insert(list.begin(), std::move(segment));
+  list.insert(list.begin(), segment);
+  last_kept_ = std::move(segment);
 }
 
 namespace {

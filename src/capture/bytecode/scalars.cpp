@@ -513,31 +513,77 @@ int truth(Trace* trace, Value value) {
   return result;
 }
 
+namespace {
+
+PyObject* format_plainly(PyObject* object, int conversion, PyObject* spec) {
+  Object text = Object::share(object);
+  if (conversion == 1) text = Object::steal(PyObject_Str(object));
+  if (conversion == 2) text = Object::steal(PyObject_Repr(object));
+  if (conversion == 3) text = Object::steal(PyObject_ASCII(object));
+  if (!text) return nullptr;
+  if (spec == nullptr && PyUnicode_CheckExact(text.get())) return text.release();
+  return PyObject_Format(text.get(), spec);
+}
+
+// Text that no cached call makes: most often it is for an error that is not raised. As an object of
+// its own it is told from other text; no segment ends while it is about, and nothing may look at
+// it.
+Result passing_text(Trace& trace, Object text) {
+  if (!text) return {};
+  const Py_ssize_t length = PyUnicode_GET_LENGTH(text.get());
+  Object own = Object::steal(PyUnicode_New(length, PyUnicode_MAX_CHAR_VALUE(text.get())));
+  if (!own || length == 0 ||
+      PyUnicode_CopyCharacters(own.get(), 0, text.get(), 0, length) != length) {
+    PyErr_Clear();
+    trace.stop(BreakReason::data_dependent, "formatting a tensor");
+    return {text.release(), 0};
+  }
+  trace.transient(own.get());
+  const Ref ref = trace.ref_of(own.get());
+  return {own.release(), ref};
+}
+
+bool is_passing_text(Trace* trace, const Value& part) {
+  return is_following(trace) && PyUnicode_CheckExact(part.object) && trace->is_tracked(part.object);
+}
+
+Result format_tensor(Trace& trace, Value tensor, int conversion, Value spec) {
+  if (tensors().refuse(tensor.object))
+    trace.stop(BreakReason::data_dependent, "formatting a tensor");
+  if (!trace.active()) return {format_plainly(tensor.object, conversion, spec.object), 0};
+  Object text;
+  {
+    const Unfollowed unfollowed(&trace, false);
+    text = Object::steal(format_plainly(tensor.object, conversion, spec.object));
+  }
+  return passing_text(trace, std::move(text));
+}
+
+}  // namespace
+
 Result format(Trace* trace, Value value, int conversion, Value spec) {
   if (is_following(trace)) {
-    if (is_tensor(value.object))
-      trace->stop(BreakReason::data_dependent, "formatting a tensor");
-    else
-      trace->use(value);
     if (spec.object != nullptr) trace->use(spec);
+    if (is_tensor(value.object)) return format_tensor(*trace, value, conversion, spec);
+    trace->use(value);
   }
-  Object text = Object::share(value.object);
-  if (conversion == 1) text = Object::steal(PyObject_Str(value.object));
-  if (conversion == 2) text = Object::steal(PyObject_Repr(value.object));
-  if (conversion == 3) text = Object::steal(PyObject_ASCII(value.object));
-  if (!text) return {};
-  if (spec.object == nullptr && PyUnicode_CheckExact(text.get())) return {text.release(), 0};
-  return {PyObject_Format(text.get(), spec.object), 0};
+  return {format_plainly(value.object, conversion, spec.object), 0};
 }
 
 Result join_strings(Trace* trace, std::span<const Value> parts) {
   Object list = Object::steal(PyTuple_New(static_cast<Py_ssize_t>(parts.size())));
+  bool is_passing = false;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (is_following(trace)) trace->use(parts[i]);
+    if (is_passing_text(trace, parts[i]))
+      is_passing = true;
+    else if (is_following(trace))
+      trace->use(parts[i]);
     PyTuple_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(parts[i].object));
   }
   Object empty = Object::steal(PyUnicode_FromString(""));
-  return {PyUnicode_Join(empty.get(), list.get()), 0};
+  Object text = Object::steal(PyUnicode_Join(empty.get(), list.get()));
+  if (is_passing && is_following(trace)) return passing_text(*trace, std::move(text));
+  return {text.release(), 0};
 }
 
 }  // namespace smelt::bytecode

@@ -88,11 +88,38 @@ std::string Segment::state_difference() const {
          ", gives something else";
 }
 
+Segment::Outcome Segment::remember() const {
+  Outcome outcome = Outcome::value;
+  for (const Remembered& known : result_.remembered) {
+    Object now = Object::steal(
+        PyObject_Call(known.function.get(), known.arguments.get(), known.keywords.get()));
+    if (!now) {
+      PyErr_Clear();
+      return Outcome::miss;
+    }
+    if (PyList_GET_ITEM(known.holder.get(), 0) == now.get()) continue;
+    PyList_SetItem(known.holder.get(), 0, now.release());
+    outcome = Outcome::retry;
+  }
+  return outcome;
+}
+
+// Cached functions are asked when everything else holds: for other arguments they might have to
+// compute what nobody wants. What one gives anew is looked at as the rest was.
+bool Segment::check_guards(PyObject** slots, size_t count, PyObject** registers) {
+  if (!guards_.check(slots, count, registers)) return false;
+  if (result_.remembered.empty()) return true;
+  const Outcome outcome = remember();
+  if (outcome != Outcome::retry) return outcome == Outcome::value;
+  for (size_t i = 0; i < guards_.wanted().size(); ++i) Py_CLEAR(registers[i]);
+  return guards_.check(slots, count, registers);
+}
+
 Segment::Outcome Segment::run(PyObject** slots, size_t count, PyObject** value) {
   if (!has_same_slots(slots, count) || tensors().ambient() != result_.ambient) return Outcome::miss;
   if (changed_reading() != nullptr) return Outcome::miss;
   Registers registers(registers_);
-  if (!guards_.check(slots, count, registers.data())) return Outcome::miss;
+  if (!check_guards(slots, count, registers.data())) return Outcome::miss;
   if (!result_.program_scalars.empty() && !scalars_fit(registers.data())) return Outcome::retry;
   if (result_.program != nullptr && !run_program(registers.data())) {
     if (PyErr_Occurred() == nullptr) return Outcome::mispredicted;
@@ -171,6 +198,10 @@ void Segment::set_slots(PyObject** slots, size_t count, PyObject* const* registe
 
 int Segment::traverse(visitproc visit, void* arg) const {
   Py_VISIT(result_.code.get());
+  for (const Remembered& known : result_.remembered) {
+    for (const Object* object : {&known.function, &known.arguments, &known.keywords, &known.holder})
+      Py_VISIT(object->get());
+  }
   for (const Step& step : result_.steps) {
     Py_VISIT(step.names.get());
     for (const Operand& operand : step.inputs) {
@@ -188,6 +219,7 @@ void Segment::clear() {
   // From now on the guards hold for nothing, so that what is dropped here is not missed.
   guards_.clear();
   const auto code = std::exchange(result_.code, Object());
+  const auto remembered = std::exchange(result_.remembered, {});
   const auto steps = std::exchange(result_.steps, {});
   const auto slots = std::exchange(result_.exit.slots, {});
   const auto value = std::exchange(result_.exit.value, {});

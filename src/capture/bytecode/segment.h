@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <compare>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,6 +40,7 @@ class Segment {
   uint64_t hits = 0;
   bool guesses = false;          // about what is in tensors
   std::optional<Break> ends_at;  // the break in front of which it ends
+  bool ends_inside = false;      // that is in a callee, and it has not been there a second time yet
 
   // "torch's get_num_threads gives something else"; empty: all state that was looked at is the
   // same.
@@ -50,6 +52,9 @@ class Segment {
  private:
   bool has_same_slots(PyObject* const* slots, size_t count) const;
   const Reading* changed_reading() const;  // nullptr: all are as they were
+  // Asks the cached functions again. miss: one raised an error; retry: one gives something else.
+  Outcome remember() const;
+  bool check_guards(PyObject** slots, size_t count, PyObject** registers);
   TraceResult result_;  // without nodes and guards: the guard program has what it needs of them
   GuardProgram guards_;
   // Registers: the guards' wanted nodes, the program's outputs, the steps' results.
@@ -68,6 +73,16 @@ class Segment {
   void set_slots(PyObject** slots, size_t count, PyObject* const* registers) const;
 };
 
+// A place in a run of a frame from its start on.
+struct Place {
+  int offset = 0;
+  int turns = 0;  // how often loops of the frame were begun anew before
+  auto operator<=>(const Place&) const = default;
+};
+// Calls in which traces of a frame further out have stopped, somewhere inside: as a root this
+// frame's next trace ends in front of them. Nothing: it turned out otherwise.
+using ExpectedBreaks = std::map<Place, std::optional<Break>>;
+
 // The segments of one code object.
 struct CodeSegments {
   // By offset (in code units), most recently used first.
@@ -79,9 +94,11 @@ struct CodeSegments {
   std::map<int, bool>
       plain;  // nothing to gain from tracing at that offset: CPython runs the instruction
   std::map<int, int>
-      wrong_guesses;          // about what is in tensors, by offset; less with each right one
-  std::map<int, int> opened;  // segments that hold for one position of an iterator, by offset
-  bool given_up = false;      // the limit was hit: the whole frame runs plain from now on
+      wrong_guesses;  // about what is in tensors, by offset; less with each right one
+  ExpectedBreaks expected;
+  std::unordered_set<int> retried;  // offsets of segments that went since their break had gone
+  std::map<int, int> opened;        // segments that hold for one position of an iterator, by offset
+  bool given_up = false;            // the limit was hit: the whole frame runs plain from now on
 };
 
 }  // namespace smelt::bytecode

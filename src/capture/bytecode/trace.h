@@ -44,6 +44,8 @@ class Trace {
   bool active() const { return !break_; }
   // Ends the trace in front of the root's current instruction. The first reason counts.
   void stop(BreakReason reason, std::string detail);
+  // The same at a break that is known.
+  void stop_at(Break known);
   const std::optional<Break>& stopped() const { return break_; }
   // Fills in the user's line for stop(); set by the interpreter.
   std::function<void(Break&)> locate;
@@ -69,8 +71,7 @@ class Trace {
   bool is_changed(PyObject* dict, PyObject* key) const;
 
   // -- reading; each returns the ref of `object`, which was found there. Container and parent must
-  // be
-  //    constants (ref 0) or known to the trace; stops otherwise.
+  //    be constants (ref 0) or known to the trace; stops otherwise.
   Ref read_dict(Value dict, PyObject* key, PyObject* object);
   void read_absent(Value dict, PyObject* key);
   Ref read_item(Value sequence, Py_ssize_t index, PyObject* object);
@@ -98,6 +99,9 @@ class Trace {
   // Asks it, and guards the answer; empty if that is no constant.
   Object read_state(PyObject* function, PyObject* arguments);
   bool has_read(PyObject* function, PyObject* arguments) const;
+
+  // A function behind lru_cache gave `result`, which it remembers: each cached call asks it again.
+  Ref remembered(PyObject* function, PyObject* arguments, PyObject* keywords, PyObject* result);
 
   // -- computing; all operands atoms. Folded (0) if none of them has a ref.
   Ref scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result);
@@ -144,8 +148,7 @@ class Trace {
   void drop_contents(Value list);
   // Numbers in these containers, and in containers in them, are settled: C code looks at them.
   void settle_inside(std::span<const Value> containers);
-  // All of the list's, set's or deque's contents are guarded now, so that it can be changed and
-  // read freely.
+  // All that is in the list, set or deque is guarded now: it can be changed and read freely.
   void own(Value container);
   // An object whose elements are known, and which can't be made again: a zip, an iterator over a
   // dict. No segment ends while one is alive.
@@ -154,8 +157,7 @@ class Trace {
   // One of these that nobody but the trace has any more; empty: none. Then the trace does not know
   // it any more.
   Object take_dropped();
-  // An iterator over a list, tuple or dict, which can be made again at whatever position it has
-  // then.
+  // An iterator over a list, tuple or dict, which can be made again at whatever position it has.
   void iterator(PyObject* iterator, Value iterated);
   // One of these that existed before is followed from now on: its position is guarded. False: it is
   // something else, or not to be followed.
@@ -168,8 +170,7 @@ class Trace {
   Ref adopt(PyObject* object, int holders = 1);
   // Where an iterator that the trace made or opened stands, and over what.
   bool iterated(PyObject* iterator, Value* over, int* position) const;
-  // An object that is the same as long as another one is, which is guarded: the model behind a
-  // compiled model.
+  // An object that is the same as long as a guarded one is: the model behind a compiled model.
   Ref object_behind(PyObject* object) { return constant_node(object); }
   // Keeps an object alive until the trace ends, so that its address names it.
   void hold(PyObject* object);
@@ -202,6 +203,9 @@ class Trace {
   // In front of the checkpoint's instruction.
   std::optional<TraceResult> finish_break(const Request& request);
   int exit_offset() const { return checkpoint_.offset; }
+  // Lets go of all objects but those that code still running asked to hold(). It has stopped, and
+  // its segment is made.
+  void release();
 
   size_t bytecodes = 0;  // run so far, for statistics and limits
   Object code;           // of the root's frame, for the names of its variables
@@ -275,6 +279,7 @@ class Trace {
   std::vector<TypeLookup> lookups_;
   std::vector<AliasGuard> aliases_;
   std::vector<Reading> readings_;
+  std::vector<Remembered> remembered_;
   std::vector<GuardEntry> guards_;
   std::vector<Step> steps_;
   Ambient ambient_;

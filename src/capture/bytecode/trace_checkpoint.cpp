@@ -8,8 +8,8 @@
 namespace smelt::bytecode {
 
 Position Trace::position() const {
-  return {steps_.size(),   log_->position(), guards_.size(),  absent_.size(),
-          lookups_.size(), aliases_.size(),  readings_.size()};
+  return {steps_.size(),   log_->position(), guards_.size(),   absent_.size(),
+          lookups_.size(), aliases_.size(),  readings_.size(), remembered_.size()};
 }
 
 // Whether it can be made again as it is now. What it goes over is held, as it may be dropped before

@@ -155,6 +155,19 @@ std::optional<TraceResult> Trace::finish_break(const Request& request) {
   return finish(std::move(exit), position, request);
 }
 
+void Trace::release() {
+  transients_.clear();
+  born_tensors_.clear();
+  // What goes with them may run code, which finds the account empty.
+  const Checkpoint checkpoint = std::exchange(checkpoint_, {});
+  const TrackedObjects objects = std::exchange(objects_, {});
+  const std::vector<Node> nodes = std::exchange(nodes_, {});
+  const std::vector<Step> steps = std::exchange(steps_, {});
+  const std::vector<Reading> readings = std::exchange(readings_, {});
+  const std::vector<AbsentKey> absent = std::exchange(absent_, {});
+  const std::vector<TypeLookup> lookups = std::exchange(lookups_, {});
+}
+
 std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
                                          const Request& request) {
   steps_.resize(position.steps);
@@ -169,6 +182,7 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   aliases_.resize(position.aliases);
   guards_.resize(position.guards);
   readings_.resize(position.readings);
+  remembered_.resize(position.remembered);
 
   TraceResult result;
   result.exit = std::move(exit);
@@ -190,6 +204,7 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   result.lookups = std::move(lookups_);
   result.aliases = std::move(aliases_);
   result.readings = std::move(readings_);
+  result.remembered = std::move(remembered_);
   drop_unneeded_steps(result);
   add_distinctness(result);
   if (!make_program(result, position, request)) return std::nullopt;
@@ -204,8 +219,8 @@ bool Trace::is_change(const Step& step, Ref nodes) const {
 }
 
 bool Trace::has_changed(Mark since) const {
-  return std::any_of(steps_.begin() + static_cast<ptrdiff_t>(since.steps), steps_.end(),
-                     [&](const Step& step) { return is_change(step, since.nodes); });
+  return active() && std::any_of(steps_.begin() + static_cast<ptrdiff_t>(since.steps), steps_.end(),
+                                 [&](const Step& step) { return is_change(step, since.nodes); });
 }
 
 bool Trace::has_pending_change() const {

@@ -127,6 +127,16 @@ void Trace::guard_reading(PyObject* function, PyObject* arguments, PyObject* val
   readings_.push_back({Object::share(function), Object::share(arguments), Object::share(value)});
 }
 
+Ref Trace::remembered(PyObject* function, PyObject* arguments, PyObject* keywords,
+                      PyObject* result) {
+  if (!active()) return 0;
+  Object holder = Object::steal(Py_BuildValue("[O]", result));
+  const Value list{holder.get(), constant_node(holder.get())};
+  remembered_.push_back({Object::share(function), Object::share(arguments), Object::share(keywords),
+                         std::move(holder)});
+  return read_item(list, 0, result);
+}
+
 Object Trace::read_state(PyObject* function, PyObject* arguments) {
   Object value = Object::steal(PyObject_Call(function, arguments, nullptr));
   PyErr_Clear();
@@ -150,7 +160,12 @@ void Trace::use(Value v) {
     case NodeKind::constant: return;
     case NodeKind::number:
     case NodeKind::scalar: guard(v.ref, kGuardEqual); return;
-    case NodeKind::result: use_elements(v); return;
+    case NodeKind::result:
+      if (PyUnicode_CheckExact(v.object))
+        stop(BreakReason::data_dependent, "formatting a tensor");
+      else
+        use_elements(v);
+      return;
     default: use_outside(v);
   }
 }

@@ -24,6 +24,7 @@ bool Trace::is_passing(PyObject* object) const {
 Operand Trace::operand(Value v) {
   if (v.object == nullptr) return {};
   v = value(v.object, v.ref);
+  if (is_passing(v.object) && PyUnicode_CheckExact(v.object)) use(v);
   if (is_passing(v.object)) stop(BreakReason::iterator, Py_TYPE(v.object)->tp_name);
   if (v.ref != 0) return {v.ref, {}};
   if (!is_constant(v.object)) stop(BreakReason::unknown_object, Py_TYPE(v.object)->tp_name);

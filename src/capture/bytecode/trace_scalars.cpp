@@ -11,6 +11,9 @@ namespace smelt::bytecode {
 Ref Trace::scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result) {
   if (!active()) return 0;
   if (a.ref == 0 && (b.object == nullptr || b.ref == 0)) return 0;
+  for (const Value& v : {a, b})
+    if (v.ref != 0 && nodes_[v.ref].kind == NodeKind::result) use(v);  // text of a tensor
+  if (!active()) return 0;
   const bool late = is_late(a.ref) || is_late(b.ref);
   if (late && !number_op(op, arg)) {
     stop(BreakReason::data_dependent, "a number that was read from a tensor");

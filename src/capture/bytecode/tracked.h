@@ -44,7 +44,8 @@ struct GuardEntry {
 
 // How far each part of the account is.
 struct Position {
-  size_t steps = 0, log = 0, guards = 0, absent = 0, lookups = 0, aliases = 0, readings = 0;
+  size_t steps = 0, log = 0, guards = 0, absent = 0, lookups = 0, aliases = 0, readings = 0,
+         remembered = 0;
 };
 
 // How an iterator is made again that is alive where the trace ends: over a container, which has

@@ -139,6 +139,14 @@ def leaf_inside(x, w):
     return grad * 2 + x
 
 
+def leaf_by_attribute(x, w):
+    y = (x @ w).detach()[:, None]
+    y.requires_grad = True
+    z = y.cos()
+    (grad,) = torch.autograd.grad(z.sum(), y)
+    return grad[:, 0] * 2 + x
+
+
 def hook(x, w):
     y = x @ w
     y.register_hook(lambda grad: grad * 5)
@@ -159,7 +167,8 @@ def backward_inside(x, w):
 
 # function, breaks when gradients are needed, breaks when they are not
 PROGRAMS = [(custom, 0, 0), (nested, 0, 0), (reads_global, 0, 0), (counts, 1, None), (dirty, 1, None), (penalty, 0, None),
-            (grad_of_a_custom_function, 0, None), (leaf_inside, 0, 0), (hook, 0, None), (hook_with_closure, 1, None),
+            (grad_of_a_custom_function, 0, None), (leaf_inside, 0, 0),
+            (leaf_by_attribute, 0, 0), (hook, 0, None), (hook_with_closure, 1, None),
             (backward_inside, 0, None)]
 
 
@@ -256,10 +265,13 @@ def test_an_error_in_forward():
     assert torch.equal(compiled(x, torch.tensor([1, 1])), fn(x, torch.tensor([1, 1])))
 
 
-def test_requires_grad_of_an_argument():
-    def fn(x):
-        x.requires_grad_()
-        return (x * 2).sum()
+def by_attribute(x):
+    x.requires_grad = True
+    return (x * 2).sum()
+
+
+@pytest.mark.parametrize('fn', (lambda x: (x.requires_grad_() * 2).sum(), by_attribute))
+def test_requires_grad_of_an_argument(fn):
     compiled = smelt.compile(fn, fullgraph=True)
     for _ in range(3):
         x = torch.ones(3)

@@ -140,6 +140,39 @@ def stored_by_super():
     return fn
 
 
+@case()
+def merged_by_keys():
+    """C asks a dict's class for keys and items if it iterates in a way of its own."""
+    class Output(collections.OrderedDict):
+        def __getitem__(self, key):
+            return super().__getitem__(key) * 2 if isinstance(key, str) else list(self.values())[key]
+
+    class Doubled(dict):  # by its storage
+        def __getitem__(self, key):
+            return 7
+
+    class Last(dict):
+        def __iter__(self):
+            raise AssertionError("keys() is asked")
+
+        def __getitem__(self, key):
+            return key + "!"
+
+    def add(x, y):
+        return x + y
+
+    doubled, last = Doubled(a=1), Last(p=1, q=2)
+
+    def fn(x):
+        output = Output()
+        output["x"], output["y"] = x, x * 3
+        output.move_to_end("x")
+        other = {"w": 1}
+        other.update(output)
+        return add(**output), {**output}, list(dict(output)), other, dict(doubled), {**last}, dict(z=0, **last)
+    return fn
+
+
 @case(whole=False)
 def ordered_storage():
     def fn(x):

@@ -476,8 +476,8 @@ bool require_grad(Trace& trace, Value tensor, Value flag) {
 }
 
 // Of the result of an op that has a gradient it is an error.
-bool may_require_grad(Trace& trace, PyObject* tensor, PyObject* flag) {
-  if (flag == nullptr || !PyBool_Check(flag) || !trace.is_born(tensor)) return false;
+bool may_require_grad(PyObject* tensor, PyObject* flag) {
+  if (flag == nullptr || !PyBool_Check(flag)) return false;
   const Object leaf = Object::steal(PyObject_GetAttrString(tensor, "is_leaf"));
   PyErr_Clear();
   return leaf.get() == Py_True;
@@ -518,7 +518,7 @@ bool store_through_descriptor(Trace& trace, Value object, PyObject* name, Value 
     *ok = set_grad(trace, object, name, value);
     return true;
   } else if (tensors().is_tensor(object.object) && text_of(name) == "requires_grad" &&
-             may_require_grad(trace, object.object, value.object)) {
+             may_require_grad(object.object, value.object)) {
     *ok = require_grad(trace, object, value);
     return true;
   } else {

@@ -85,29 +85,16 @@ bool BuiltinCall::update_from_pairs(Value dict, Value pairs) {
 
 // dict(x), d.update(x) for an x that has keys().
 bool BuiltinCall::update_from_mapping(Value dict, Value mapping) {
-  static PyObject* keys_name = PyUnicode_InternFromString("keys");
   mapping = behind_proxy(trace, mapping);
   if (PyDict_Check(mapping.object)) return dict_update(&trace, dict, mapping);
-  const Result method = get_attribute(&trace, mapping, keys_name);
+  const Result method = get_attribute(&trace, mapping, names().keys);
   if (method.object == nullptr) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
     PyErr_Clear();
     return update_from_pairs(dict, mapping);
   }
   const Object held_method = Object::steal(method.object);
-  const Result keys = call(&trace, {method.object, method.ref}, {}, nullptr);
-  if (keys.object == nullptr) return false;
-  const Object held_keys = Object::steal(keys.object);
-  std::vector<Result> all;
-  bool ok = unpack(&trace, {keys.object, keys.ref}, all);
-  for (const Result& key : all) {
-    const Result item = ok ? get_item(&trace, mapping, {key.object, key.ref}) : Result{};
-    ok = ok && item.object != nullptr &&
-         set_storage_item(&trace, dict, {key.object, key.ref}, {item.object, item.ref});
-    Py_XDECREF(item.object);
-    Py_DECREF(key.object);
-  }
-  return ok;
+  return update_by_keys(trace, dict, mapping, {method.object, method.ref});
 }
 
 bool is_deque(PyObject* object) {

@@ -97,6 +97,7 @@ RootCode* Compiled::adopt(PyCodeObject* code) {
     root->code = Object::share(reinterpret_cast<PyObject*>(code));
   }
   root->adopted = true;
+  has_adopted_ = true;
   return root.get();
 }
 

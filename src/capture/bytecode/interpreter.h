@@ -189,6 +189,8 @@ class Interpreter {
   Flow copy(int from_top);
   Flow swap(int from_top);
   Flow jump_backward(int by);
+  bool raises_at(int unit) const;
+  std::optional<bool> passing_truth(bool condition, int by) const;
   Flow jump_if(bool condition, int by);
   Flow jump_if_or_pop(bool condition, int by);
   Flow jump_if_none(bool condition, int by);

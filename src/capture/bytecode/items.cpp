@@ -564,11 +564,39 @@ bool set_update(Trace* trace, Value set, Value items) {
   return ok;
 }
 
+bool update_by_keys(Trace& trace, Value dict, Value mapping, Value keys_method) {
+  const Result keys = call(&trace, keys_method, {}, nullptr);
+  if (keys.object == nullptr) return false;
+  const Object held_keys = Object::steal(keys.object);
+  std::vector<Result> all;
+  bool ok = unpack(&trace, {keys.object, keys.ref}, all);
+  for (const Result& key : all) {
+    const Result item = ok ? get_item(&trace, mapping, {key.object, key.ref}) : Result{};
+    ok = ok && item.object != nullptr &&
+         set_storage_item(&trace, dict, {key.object, key.ref}, {item.object, item.ref});
+    Py_XDECREF(item.object);
+    Py_DECREF(key.object);
+  }
+  return ok;
+}
+
+namespace {
+
+// C goes by the storage of a dict unless its class iterates in another way: an OrderedDict has an
+// order of its own, and its class may have a __getitem__.
+bool is_merged_by_keys(PyObject* dict) { return Py_TYPE(dict)->tp_iter != PyDict_Type.tp_iter; }
+
+}  // namespace
+
 bool dict_update(Trace* trace, Value dict, Value other) {
   if (is_following(trace)) {
     other = behind_proxy(*trace, other);
     if (!PyDict_Check(other.object)) {
       trace->stop(BreakReason::mutation, "a dict");
+    } else if (is_merged_by_keys(other.object)) {
+      const Result method = get_attribute(trace, other, names().keys);
+      const Object held = Object::steal(method.object);
+      return held && update_by_keys(*trace, dict, other, {method.object, method.ref});
     } else {
       trace->guard_keys(other);
       Object copy = Object::steal(PyDict_Copy(other.object));
@@ -587,6 +615,8 @@ bool dict_update(Trace* trace, Value dict, Value other) {
 bool dict_merge(Trace* trace, Value dict, Value other, PyObject* callee) {
   const bool unique = [&] {
     if (!is_following(trace) || !PyDict_Check(other.object)) return false;
+    if (is_merged_by_keys(other.object) && python_method(other.object, names().keys) != nullptr)
+      return false;
     PyObject *key, *item;
     Py_ssize_t at = 0;
     while (PyDict_Next(other.object, &at, &key, &item))

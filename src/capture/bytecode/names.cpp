@@ -39,6 +39,7 @@ const Names& names() {
     n.eq = intern("__eq__");
     n.hash = intern("__hash__");
     n.name = intern("__name__");
+    n.keys = intern("keys");
     n.getattr_function = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
     Py_INCREF(n.getattr_function);
     return n;

@@ -8,7 +8,7 @@ namespace smelt::bytecode {
 struct Names {
   PyObject *getattr, *getattribute, *setattr, *delattr, *get, *set, *del, *dict, *cls, *func, *self,
       *fget, *fset, *fdel, *call, *init, *new_, *iter, *next, *len, *bool_, *getitem, *setitem,
-      *delitem, *contains, *missing, *wrapped, *enter, *exit, *index, *eq, *hash, *name;
+      *delitem, *contains, *missing, *wrapped, *enter, *exit, *index, *eq, *hash, *name, *keys;
   PyObject* getattr_function;  // builtins.getattr
 };
 

@@ -59,7 +59,8 @@ Result unary(Trace* trace, ScalarOp op, Value a);
 Result compare(Trace* trace, int op, Value a, Value b);
 Result is_same(Trace* trace, Value a, Value b, bool negate);
 // bool(value): 0, 1, or -1 with an error set.
-int truth(Trace* trace, Value value);
+// `passes`: for which nothing is raised, where the other way out does nothing else.
+int truth(Trace* trace, Value value, std::optional<bool> passes = {});
 // What CPython asks of the result of a __len__, which becomes an int. False with an error set.
 bool check_length(Trace& trace, Result* length);
 // format(value, spec) as FORMAT_VALUE does; conversion 0 none, 1 str, 2 repr, 3 ascii. spec may be
@@ -100,6 +101,8 @@ bool list_extend(Trace* trace, Value list, Value items);
 bool set_add(Trace* trace, Value set, Value item);
 bool set_update(Trace* trace, Value set, Value items);
 bool dict_update(Trace* trace, Value dict, Value other);
+// By mapping.keys() and mapping[key].
+bool update_by_keys(Trace& trace, Value dict, Value mapping, Value keys_method);
 bool dict_merge(Trace* trace, Value dict, Value other, PyObject* callee);
 Result list_to_tuple(Trace* trace, Value list);
 // The elements of an iterable, one by one and all of them: UNPACK_SEQUENCE, UNPACK_EX,

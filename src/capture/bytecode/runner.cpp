@@ -31,6 +31,11 @@ constexpr int kMostOpened = 2;
 // A wrong guess about what is in a tensor costs a run, as much as is won by so many right ones.
 constexpr int kGuessCost = 8;
 constexpr int kMostGuessCost = 8 * kGuessCost;
+// The limit of recompiles is one for each class that a method is called for; so many classes may
+// use it up.
+constexpr size_t kMostKinds = 16;
+// Behind the limit: so many frames in a row for which nothing fits, and no one looks any more.
+constexpr int kMostMisses = 256;
 
 // Holds the right to trace, if no one else does.
 class TracingTurn {
@@ -94,11 +99,20 @@ class RootRunner {
   }
   Next go_on_in_cpython() {
     ++compiled_.breaks_passed_;
+    if (!compiled_.has_adopted_) return finish(run_in_cpython(thread_, frame_, false));
+    const AdoptionScope adoption(thread_, &compiled_);  // callees are compiled as ever
     return finish(run_in_cpython(thread_, frame_, false));
+  }
+  // What the limit of recompiles is for: the code of nn.Module serves all modules.
+  const PyTypeObject* kind() const {
+    PyObject* first = frame_.code()->co_argcount > 0 ? frame_.slots()[0] : nullptr;
+    if (first != nullptr && PyCell_Check(first)) first = PyCell_GET(first);
+    return first == nullptr ? nullptr : Py_TYPE(first);
   }
   size_t used_slots() const { return static_cast<size_t>(frame_.locals() + frame_.depth()); }
 
   Next run_once();
+  int* misses_behind_limit();
   std::optional<Next> run_cached(int offset);
   Next after_segment(const std::shared_ptr<Segment>& segment, Segment::Outcome outcome, int offset,
                      PyObject* value);
@@ -129,6 +143,7 @@ class RootRunner {
   int start_ = -1;                      // the offset behind the prologue, if run from the start
   std::optional<Place> expected_;       // a trace has ended in front of it by expectation
   std::shared_ptr<Segment> last_kept_;  // of the last trace
+  const PyTypeObject* traced_kind_ = nullptr;  // likewise
   Object backend_error_;
   PyObject* result_ = nullptr;
 };
@@ -150,13 +165,22 @@ PyObject* RootRunner::go_on() {
 }
 
 RootRunner::Next RootRunner::run_once() {
-  if (root_.segments.given_up || idle_ >= kPatience || is_traced(thread_))
-    return go_on_in_cpython();
+  if (idle_ >= kPatience || is_traced(thread_)) return go_on_in_cpython();
+  int* misses = misses_behind_limit();
+  if (misses != nullptr && *misses >= kMostMisses) return go_on_in_cpython();
   const int offset = frame_.next_offset();
   if (expected_) return run_expected();
+  if (misses != nullptr) ++*misses;
   if (const std::optional<Next> next = run_cached(offset)) return *next;
   if (root_.segments.plain.contains(offset)) return pass_break();
-  return trace(offset);
+  return misses != nullptr ? go_on_in_cpython() : trace(offset);
+}
+
+// nullptr: there is no limit yet. What has been compiled before it is used, unless it never fits.
+int* RootRunner::misses_behind_limit() {
+  if (root_.segments.given_up.empty()) return nullptr;
+  const auto found = root_.segments.given_up.find(kind());
+  return found == root_.segments.given_up.end() ? nullptr : &found->second;
 }
 
 // -- cached
@@ -178,6 +202,7 @@ std::optional<RootRunner::Next> RootRunner::run_cached(int offset) {
     if (outcome == Segment::Outcome::mispredicted && note_wrong_guess(offset))
       i = static_cast<size_t>(-1);  // from the start of what is left
     if (outcome == Segment::Outcome::miss || outcome == Segment::Outcome::mispredicted) continue;
+    if (int* misses = misses_behind_limit()) *misses = 0;
     if (i > 0) promote(offset, segment);
     return after_segment(segment, outcome, offset, value);
   }
@@ -284,11 +309,11 @@ std::string RootRunner::why_missed(int offset) const {
 }
 
 RootRunner::Next RootRunner::give_up(int offset, const std::string& reason) {
-  root_.segments.given_up = true;
+  root_.segments.given_up.emplace(kind(), 0);
   const std::string text =
       "smelt: " + place_of(frame_.code(), offset) + " was compiled " +
       std::to_string(compiled_.options_.recompile_limit) +
-      " times; from now on it is run by Python alone. The last reason: " + reason +
+      " times; from now on Python runs what does not fit these. The last reason: " + reason +
       ". If so many variants are wanted, compile it with options="
       "{'recompile_limit': ...}.";
   // The frame is not linked: the warning is about its caller's line.
@@ -307,9 +332,11 @@ std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
     for (std::string& path : segment->guards().changed_numbers(frame_.slots(), used_slots()))
       root_.segments.changing.insert(std::move(path));
   compiled_.note_recompile(place_of(frame_.code(), offset) + ": " + reason);
-  if (found->second.size() >= static_cast<size_t>(compiled_.options_.recompile_limit) &&
-      !stop_guessing(offset))
-    return give_up(offset, reason);
+  const auto limit = static_cast<size_t>(compiled_.options_.recompile_limit);
+  const auto like_this = static_cast<size_t>(std::ranges::count_if(
+      found->second, [this](const auto& segment) { return segment->kind == kind(); }));
+  const bool is_enough = like_this >= limit || found->second.size() >= kMostKinds * limit;
+  if (is_enough && !stop_guessing(offset)) return give_up(offset, reason);
   return std::nullopt;
 }
 
@@ -321,6 +348,7 @@ RootRunner::Next RootRunner::trace(int offset) {
   if (!turn.mine() && !nested) return go_on_in_cpython();
   if (const std::optional<Next> next = note_misses(offset)) return *next;
   last_kept_.reset();
+  traced_kind_ = kind();
   auto trace = std::make_unique<Trace>(frame_.slots(), used_slots());
   Tracing tracing;
   tracing.trace = trace.get();
@@ -451,6 +479,7 @@ void RootRunner::keep(int offset, std::optional<TraceResult> result, const Trace
   const bool returns = result->exit.returns;
   auto segment = std::make_shared<Segment>(std::move(*result));
   segment->guesses = trace.has_guessed;
+  segment->kind = traced_kind_;
   idle_ = ops_of(*segment) > 0 ? 0 : idle_ + 1;
   count(Counter::segments);
   root_.ends[segment.get()] = returns || !trace.stopped() ? "returns" : trace.stopped()->str();

@@ -80,6 +80,7 @@ class Compiled {
   std::unordered_map<PyCodeObject*, std::unique_ptr<RootCode>> codes_;
   std::vector<Break> breaks_;            // each place once
   uint64_t breaks_passed_ = 0;           // by frames that it runs
+  bool has_adopted_ = false;             // a callee
   std::vector<std::string> recompiles_;  // "f at line 3: x: size at dimension 0 is 5, was 8"
   std::atomic<bool> tracing_ = false;    // one thread traces at a time, others run plain meanwhile
 };

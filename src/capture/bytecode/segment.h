@@ -38,9 +38,10 @@ class Segment {
   const TraceResult& result() const { return result_; }
   GuardProgram& guards() { return guards_; }
   uint64_t hits = 0;
-  bool guesses = false;          // about what is in tensors
-  std::optional<Break> ends_at;  // the break in front of which it ends
-  bool ends_inside = false;      // that is in a callee, and it has not been there a second time yet
+  bool guesses = false;                // about what is in tensors
+  std::optional<Break> ends_at;        // the break in front of which it ends
+  const PyTypeObject* kind = nullptr;  // of the frame's first argument, which may be gone by now
+  bool ends_inside = false;  // that is in a callee, and it has not been there a second time yet
 
   // "torch's get_num_threads gives something else"; empty: all state that was looked at is the
   // same.
@@ -98,7 +99,9 @@ struct CodeSegments {
   ExpectedBreaks expected;
   std::unordered_set<int> retried;  // offsets of segments that went since their break had gone
   std::map<int, int> opened;        // segments that hold for one position of an iterator, by offset
-  bool given_up = false;            // the limit was hit: the whole frame runs plain from now on
+  // The limit was hit for frames with a first argument of these types: there are no new segments
+  // for them. How many in a row found none that fits.
+  std::unordered_map<const PyTypeObject*, int> given_up;
 };
 
 }  // namespace smelt::bytecode

@@ -462,6 +462,7 @@ class Log final : public TensorLog {
       taken_numbers_ = log_.numbers();
       if (!are_fixed) log_.give_up(OpTrouble::Kind::data_dependent, "item(), by C code");
     }
+    check_default_dtype();
     if (!log_.has_trouble()) return std::nullopt;
     const std::optional<OpTrouble> trouble = log_.take_trouble();
     return LogTrouble{to_reason(trouble->kind), trouble->detail};
@@ -477,6 +478,32 @@ class Log final : public TensorLog {
  private:
   static bool is_plain(PyObject* tensor) {
     return Py_TYPE(tensor) == reinterpret_cast<PyTypeObject*>(THPVariableClass);
+  }
+
+  // A run has the default dtype of the start, so that no op may depend on one that came later.
+  void check_default_dtype() {
+    const size_t count = log_.items().size();
+    if (c10::get_default_dtype() != dtype_)
+      for (size_t i = std::min(checked_, count); i < count; ++i)
+        if (depends_on_default_dtype(log_.items()[i]))
+          log_.give_up(OpTrouble::Kind::argument, "an op under another default dtype");
+    checked_ = count;
+  }
+
+  bool depends_on_default_dtype(const LogItem& item) const {
+    if (item.op->is_custom) return true;
+    const auto dtype = item.op->handle.schema().argumentIndexWithName("dtype");
+    if (dtype && !item.arguments[*dtype].isNone()) return false;
+    const auto is_floating = [&](LogValue value) {
+      if (value < 0) return false;
+      const LoggedTensor& known = log_.values()[value];
+      const bool is_number =
+          known.constant.defined() && known.constant.unsafeGetTensorImpl()->is_wrapped_number();
+      return !is_number && (c10::isFloatingType(known.dtype) || c10::isComplexType(known.dtype));
+    };
+    bool takes = false;
+    each_argument(item, [&](LogValue value) { takes = takes || is_floating(value); });
+    return !takes && std::ranges::any_of(item.results, is_floating);
   }
 
   static std::vector<at::Tensor> tensors_in(PyObject* object) {
@@ -525,6 +552,7 @@ class Log final : public TensorLog {
   std::optional<LogItem> backward_;                // begun
   CalledHooks called_;                             // by that pass
   int32_t taken_numbers_ = 0;
+  size_t checked_ = 0;  // items for check_default_dtype()
   size_t inputs_ = 0, since_check_ = 0;
   std::unordered_set<LogValue> parameters_;  // results that are objects of a class of their own
 };

@@ -145,7 +145,11 @@ def await_(x):
 DAY = datetime.date(2026, 3, 1)
 
 
-LOCAL = threading.local()
+class Local(threading.local):
+    pass
+
+
+LOCAL = Local()
 LOCAL.n = 3
 
 
@@ -242,10 +246,10 @@ def backward_pass(x):
     return x * 3
 
 
-@breaks("state", "torch.set_default_dtype")
-def default_dtype(x):
+@breaks("state", "torch.set_flush_denormal")
+def flush_denormal(x):
     y = x * 2
-    torch.set_default_dtype(torch.float32)
+    torch.set_flush_denormal(False)
     return y + torch.ones(3)
 
 

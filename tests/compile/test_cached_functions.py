@@ -124,3 +124,36 @@ def test_one_that_raises():
             assert error.args == (2,)
         else:
             raise AssertionError('no error')
+
+
+def test_a_tensor_as_key():
+    runs = []
+
+    @functools.cache
+    def doubled(t):
+        runs.append(1)
+        return t * 2
+
+    def fn(x, t):
+        return x + doubled(t)
+
+    smelt.reset()
+    compiled, key, other = smelt.compile(fn), torch.ones(3), torch.zeros(3)
+    for t in (key, key, key, other, key, other):
+        torch.testing.assert_close(compiled(torch.ones(2, 3), t), torch.ones(2, 3) + t * 2)
+    assert len(runs) == 2 and smelt.stats()['graph_breaks'] == 0
+
+
+def test_a_kept_tensor_gets_a_gradient():
+    @functools.cache
+    def mask(n):
+        return torch.ones(n, n).tril()
+
+    compiled, x = smelt.compile(lambda x: x @ mask(3), fullgraph=True), torch.ones(2, 3)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), x @ mask(3))
+    mask(3).mul_(2)
+    torch.testing.assert_close(compiled(x), x @ mask(3))
+    mask(3).requires_grad_()
+    compiled(x).sum().backward()
+    assert mask(3).grad is not None

@@ -199,7 +199,7 @@ FACTOR = np.float64(2.0)
 
 def of_numpy(x):
     steps = np.prod(x.shape)
-    return x * float(np.sqrt(4.0)) * FACTOR / int(steps) + np.log2(8.0).item() + int(np.ceil(x.shape[0] / 2))
+    return x * float(np.sqrt(4.0)) * FACTOR / int(steps) + np.log2(8.0).item() + int(np.ceil(x.shape[0] / 2)) + np.float32(3).item()
 
 
 def test_numbers_of_numpy_are_constants():

@@ -152,14 +152,148 @@ def test_precision_of_products_is_guarded():
         assert smelt.stats()['segments'] == segments
 
 
-def test_the_default_dtype_is_that_of_each_op():
-    def mixed(x):
-        torch.set_default_dtype(torch.float64)
-        wide = torch.ones(3)
-        torch.set_default_dtype(torch.float32)
-        return x + wide, torch.ones(3) / 2
+# -- the default dtype
 
-    compiled = smelt.compile(mixed)
+@contextlib.contextmanager
+def default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def mixed(x):
+    torch.set_default_dtype(torch.float64)
+    wide = torch.ones(3)
+    torch.set_default_dtype(torch.float32)
+    return x + wide, torch.ones(3) / 2
+
+
+def restored(x):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        made = (torch.zeros(3), torch.full((3,), 0.5), torch.linspace(0, 1, 3), torch.arange(3), torch.tensor([0.1, 0.2, 0.3]), torch.eye(3))
+        y = sum(made[:-1], x) @ made[-1]
+        dtype = torch.get_default_dtype()
+    finally:
+        torch.set_default_dtype(before)
+    return y, made[1], torch.full((3,), 0.5), dtype
+
+
+def narrow(x):
+    with default_dtype(torch.bfloat16):
+        y = torch.zeros(3) + torch.rand(3)
+    return y + x, torch.get_default_dtype()
+
+
+@pytest.mark.parametrize('outside', [torch.float32, torch.float64])
+@pytest.mark.parametrize('fn', [mixed, restored, narrow], ids=lambda fn: fn.__name__)
+def test_the_default_dtype_is_that_of_each_op(fn, outside):
+    x = torch.ones(3, dtype=torch.float32)
+    with default_dtype(torch.float32 if fn is mixed else outside):
+        compiled = smelt.compile(fn)
+        for _ in range(3):
+            before = torch.get_default_dtype()
+            torch.manual_seed(0)
+            found = compiled(x)
+            torch.manual_seed(0)
+            assert same(found, fn(x)) and torch.get_default_dtype() == before
+    if outside == torch.float32:
+        assert smelt.stats()['graph_breaks'] == 0 and smelt.stats()['cache_hits'] == 2
+
+
+def test_a_default_dtype_that_is_left():
+    def leaves(x, dtype):
+        torch.set_default_dtype(dtype)
+        return torch.ones(3) * x
+
+    compiled, x = smelt.compile(leaves), torch.ones(3, dtype=torch.bfloat16)
+    with default_dtype(torch.float32):
+        for dtype in (torch.float64, torch.float64, torch.float32, torch.float32, torch.float64, torch.float32):
+            assert compiled(x, dtype).dtype == dtype == torch.get_default_dtype()
+
+
+def test_ops_that_ask_for_the_default_dtype():
+    def promotes(n, scale):
+        with default_dtype(torch.float64):
+            half = n / 2
+            scaled = n * 0.5
+            root = n.sqrt()
+            by_number = n * scale
+        return half, scaled, root, by_number, n / 2
+
+    compiled, n = smelt.compile(promotes), torch.arange(4)
+    for scale in (1.5, 1.5, 2.5, 3.5):
+        assert same(compiled(n, scale), promotes(n, scale)) and torch.get_default_dtype() == torch.float32
+
+
+# -- switches that are read, and set to what they are
+
+def asks_for_settings(x):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(before)
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(deterministic, warn_only=torch.is_deterministic_algorithms_warn_only_enabled())
+    return x @ x * (2 if before == 'highest' else 3), deterministic
+
+
+def test_settings_are_read_and_left():
+    asks_for_settings(x := torch.randn(4, 4))  # the first time it is set to what it stands for
+    compiled = smelt.compile(asks_for_settings)
     for _ in range(3):
-        assert [t.dtype for t in compiled(torch.ones(3))] == [torch.float64, torch.float32]
-        assert torch.get_default_dtype() == torch.float32
+        assert same(compiled(x), asks_for_settings(x))
+    assert smelt.stats()['graph_breaks'] == 0, smelt.explain(asks_for_settings)(x)
+    for precision in ('high', 'highest', 'high'):
+        with matmul_precision(precision):
+            for _ in range(2):
+                assert same(compiled(x), asks_for_settings(x)) and torch.get_float32_matmul_precision() == precision
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        for _ in range(2):
+            assert same(compiled(x), asks_for_settings(x)) and torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert compiled(x)[1] is False
+
+
+def switches_settings(x):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision('medium')
+    inside = torch.get_float32_matmul_precision()
+    y = x @ x
+    torch.set_float32_matmul_precision(before)
+    torch.use_deterministic_algorithms(True)
+    z = y.cumsum(0), torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(False)
+    return inside, z, torch.get_float32_matmul_precision()
+
+
+def test_settings_that_are_switched_are_switched_in_each_call():
+    compiled, x = smelt.compile(switches_settings), torch.randn(4, 4)
+    for precision in ('highest', 'highest', 'high', 'highest'):
+        with matmul_precision(precision):
+            found, expected = compiled(x), switches_settings(x)
+            assert found[0] == expected[0] == 'medium' and found[2] == precision and found[1][1] is True
+            torch.testing.assert_close(found[1][0], expected[1][0], rtol=2e-2, atol=2e-2)
+            assert not torch.are_deterministic_algorithms_enabled()
+
+
+def tf32(x):
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = not before
+    y = x * (2 if torch.backends.cuda.matmul.allow_tf32 else 3)
+    torch.backends.cuda.matmul.allow_tf32 = before
+    return y
+
+
+@pytest.mark.skipif(torch.backends.cuda.is_built(), reason='here ops depend on it')
+def test_products_of_cuda_are_switched():
+    compiled, x = smelt.compile(tf32), torch.randn(3)
+    for allowed in (False, False, True, True, False):
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+        assert torch.equal(compiled(x), tf32(x)) and torch.backends.cuda.matmul.allow_tf32 is allowed
+    torch.backends.cuda.matmul.allow_tf32 = False
+    assert smelt.stats()['graph_breaks'] == 0, smelt.explain(tf32)(x)

@@ -64,6 +64,9 @@ Result unfollowed_attribute(Trace* trace, Value object, PyObject* name) {
 Result read_field(Trace& trace, Value object, PyObject* name) {
   PyObject* found = PyObject_GetAttr(object.object, name);
   if (found == nullptr) {
+    // A slot that has nothing yet: nothing tells when it has.
+    if (!trace.is_born(object.object) && !tensors().is_tensor(object.object))
+      trace.stop(BreakReason::exception, "reading " + text_of(name));
     trace.use(object);
     return {};
   }
@@ -316,6 +319,40 @@ Result get_data(Trace& trace, Value attribute, Value object, PyObject* name) {
   return call_getter(trace, attribute, object, type, name);
 }
 
+// threading.local: each thread has a dict of its own, which a cached call asks for again.
+// Not a subclass: its __init__ is called by whichever thread asks first.
+bool is_thread_local(PyObject* object) {
+  return std::string_view(Py_TYPE(object)->tp_name) == "_thread._local";
+}
+
+Object thread_dict(Trace& trace, Value local, Ref* ref) {
+  Object dict = Object::steal(PyObject_GetAttr(local.object, names().dict));
+  trace.guard_type(local);
+  if (dict) *ref = trace.read(NodeKind::attribute, local, names().dict, 0, dict.get());
+  return dict;
+}
+
+// False: the class has something by that name, or the object has come to be just now.
+bool has_in_thread_only(Trace& trace, Value local, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(local.object);
+  if (trace.is_born(local.object) || _PyType_Lookup(type, name) != nullptr ||
+      _PyType_Lookup(type, names().getattr) != nullptr)
+    return false;
+  trace.read_type(type, name, nullptr);
+  return true;
+}
+
+Result get_thread_local(Trace& trace, Value local, PyObject* name) {
+  if (!has_in_thread_only(trace, local, name)) return unfollowed_attribute(&trace, local, name);
+  Ref ref = 0;
+  const Object dict = thread_dict(trace, local, &ref);
+  if (!dict) return {};
+  if (PyObject* found = PyDict_GetItemWithError(dict.get(), name))
+    return {Py_NewRef(found), trace.read_dict({dict.get(), ref}, name, found)};
+  trace.read_absent({dict.get(), ref}, name);
+  return {PyObject_GetAttr(local.object, name), 0};  // raises
+}
+
 // Everything that follows object.__getattribute__.
 Result get_generic(Trace& trace, Value object, PyObject* name, PyObject* fallback) {
   PyTypeObject* type = Py_TYPE(object.object);
@@ -426,6 +463,26 @@ bool set_grad(Trace& trace, Value tensor, PyObject* name, Value grad) {
   return true;
 }
 
+// As requires_grad_() does it, where the log keeps account of the tensor.
+bool require_grad(Trace& trace, Value tensor, Value flag) {
+  static PyObject* const name = PyUnicode_InternFromString("requires_grad_");
+  PyTypeObject* type = Py_TYPE(tensor.object);
+  PyObject* method = _PyType_Lookup(type, name);
+  const Value arguments[] = {tensor, flag};
+  const Result result =
+      call(&trace, {method, trace.read_type(type, name, method)}, arguments, nullptr);
+  Py_XDECREF(result.object);
+  return result.object != nullptr;
+}
+
+// Of the result of an op that has a gradient it is an error.
+bool may_require_grad(PyObject* tensor, PyObject* flag) {
+  if (flag == nullptr || !PyBool_Check(flag)) return false;
+  const Object leaf = Object::steal(PyObject_GetAttrString(tensor, "is_leaf"));
+  PyErr_Clear();
+  return leaf.get() == Py_True;
+}
+
 // A descriptor of the type decides what a store does. True: it has been done, with the result in
 // *ok.
 bool store_through_descriptor(Trace& trace, Value object, PyObject* name, Value value, bool* ok) {
@@ -461,11 +518,9 @@ bool store_through_descriptor(Trace& trace, Value object, PyObject* name, Value 
     *ok = set_grad(trace, object, name, value);
     return true;
   } else if (tensors().is_tensor(object.object) && text_of(name) == "requires_grad" &&
-             value.object != nullptr && PyBool_Check(value.object)) {
-    static PyObject* const method_name = PyUnicode_InternFromString("requires_grad_");
-    PyObject* method = _PyType_Lookup(type, method_name);
-    const Value arguments[] = {object, value};
-    result = call(&trace, {method, trace.read_type(type, method_name, method)}, arguments, nullptr);
+             may_require_grad(object.object, value.object)) {
+    *ok = require_grad(trace, object, value);
+    return true;
   } else {
     stop_at_change(trace, object, name);
     return false;
@@ -548,6 +603,7 @@ Result get_attribute(Trace* trace, Value object, PyObject* name) {
   }
   if (object.ref == 0 && !is_constant(object.object))
     return unfollowed_attribute(trace, object, name);
+  if (is_thread_local(object.object)) return get_thread_local(*trace, object, name);
   PyObject* fallback;
   if (is_generic(type, &fallback)) return get_generic(*trace, object, name, fallback);
   if (PyObject* own = _PyType_Lookup(type, names().getattribute);
@@ -604,6 +660,14 @@ bool set_attribute(Trace* trace, Value object, PyObject* name, Value value) {
   PyTypeObject* type = Py_TYPE(object.object);
   PyObject* which = value.object ? names().setattr : names().delattr;
   PyObject* setter;
+  if (is_thread_local(object.object) && object.ref != 0 && value.object != nullptr &&
+      has_in_thread_only(*trace, object, name)) {
+    Ref ref = 0;
+    const Object dict = thread_dict(*trace, object, &ref);
+    if (!dict) return false;
+    note_store(*trace, object, dict.get(), ref, name, value);
+    return store_plainly(trace, object, name, value);
+  }
   if (PyType_Check(object.object) || !find_setter(type, which, &setter) ||
       (object.ref == 0 && !is_fixed(object.object))) {
     stop_at_change(*trace, object, name);

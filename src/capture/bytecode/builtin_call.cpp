@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_set>
 
 #include "capture/bytecode/names.h"
 
@@ -162,6 +163,7 @@ bool BuiltinCall::touch_iterator(Value v) {
 }
 
 bool BuiltinCall::use_function(Value function) {
+  static const std::unordered_set<std::string_view> kNumeric{"abs", "pow", "round", "divmod"};
   if (may_call_back(trace, function)) return true;
   if (function.object == Py_None || function.object == reinterpret_cast<PyObject*>(&PyBool_Type)) {
     trace.use(function);
@@ -173,7 +175,9 @@ bool BuiltinCall::use_function(Value function) {
   const char* module = self != nullptr && PyModule_Check(self) ? PyModule_GetName(self) : nullptr;
   const std::string_view name = module == nullptr ? "" : module;
   trace.use(function);
-  return name == "_operator" || name == "math";
+  const char* own = reinterpret_cast<PyCFunctionObject*>(function.object)->m_ml->ml_name;
+  if (name == "builtins") return kNumeric.contains(own);
+  return (name == "_operator" && is_operation(own)) || name == "math";
 }
 
 Result BuiltinCall::call_special(PyObject* method, PyObject* name, Value self) {

@@ -52,7 +52,6 @@ bool is_deque(PyObject* object);
 
 // builtin_methods.cpp
 bool call_builtin_method(BuiltinCall& c, Result* result);
-bool call_operator_function(BuiltinCall& c, std::string_view name, Result* result);
 bool call_reduce(BuiltinCall& c, Result* result);
 
 // builtin_sort.cpp
@@ -62,12 +61,25 @@ bool call_extreme_by_key(BuiltinCall& c, bool is_max, Result* result);
 // list.sort, with the values of its keywords.
 bool sort_list(BuiltinCall& c, Value list, std::span<const Value> options, Result* result);
 
+// builtin_operators.cpp
+// Functions of `operator`; not all of them only look (is_operation).
+bool call_operator_function(BuiltinCall& c, std::string_view name, Result* result);
+bool is_operation(std::string_view name);
+// operator.itemgetter and such: making one, and calling one.
+bool is_getter_type(const PyTypeObject* type);
+bool make_getter(BuiltinCall& c, Result* result);
+bool call_getter(BuiltinCall& c, Result* result);
+// bisect.insort, heapq's functions in C: they change a list, their first argument.
+bool change_list(BuiltinCall& c, Result* result);
+
 // builtin_numbers.cpp
 // All of them numbers, and one of them not known by value.
 bool are_lazy_numbers(std::span<const Value> arguments);
 // math.cos(x), int(x), abs(x) of numbers that a cached call computes again; other arguments are
 // used.
 bool call_on_numbers(BuiltinCall& c, Result* result);
+// float(x), int(x) of an object whose class says how, in Python.
+bool convert_object(BuiltinCall& c, Result* result);
 // bisect_left(sequence, x), bisect_right: what decides is how x compares.
 bool call_bisect(BuiltinCall& c, std::string_view name, Result* result);
 
@@ -75,9 +87,14 @@ bool call_bisect(BuiltinCall& c, std::string_view name, Result* result);
 // abs(x), round(x), pow(x, y), math.floor(x) of tensors and of objects whose class has the method.
 bool call_on_operands(BuiltinCall& c, std::string_view function, Result* result);
 
-// builtin_objects.cpp: objects of C's that are not containers.
-// functools.lru_cache's wrappers
+// cached_functions.cpp: functools.lru_cache's wrappers. Its result is a function of the arguments,
+// or the cache would be wrong.
 bool call_cached_function(BuiltinCall& c, Result* result);
+
+// warnings.cpp: warnings.warn(text)
+bool call_warn(BuiltinCall& c, Result* result);
+
+// builtin_objects.cpp: objects of C's that are not containers.
 bool make_partial(BuiltinCall& c, Result* result);
 // re.Pattern's methods that give a re.Match, of constants. One that the trace made is asked as a
 // constant is, and made again by the same call where it is needed.
@@ -85,6 +102,8 @@ bool is_match(PyObject* object);
 bool makes_match(const PyTypeObject* owner, std::string_view name);
 bool make_match(BuiltinCall& c, Value pattern, std::span<const Value> arguments,
                 std::string_view name, Result* result);
+// re.Pattern.finditer of constants: the matches that come out of it can't be made again.
+bool make_matches(BuiltinCall& c, std::span<const Value> arguments, Result* result);
 // str(x), repr(x); name: __str__, __repr__
 bool call_text(BuiltinCall& c, PyObject* name, Result* result);
 // collections._count_elements(mapping, iterable)

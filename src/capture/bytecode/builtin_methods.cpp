@@ -611,6 +611,48 @@ bool is_constant_type(PyTypeObject* type) {
          std::string_view(type->tp_name) == "re.Pattern";
 }
 
+// text.join(x) goes over what x gives before it looks at it.
+bool join_elements(MethodCall& m, Result* result) {
+  std::vector<Result> items;
+  if (!unpack(&m.trace(), m.arguments[0], items)) {
+    release(items);
+    return true;
+  }
+  std::vector<Value> values;
+  for (const Result& item : items) values.push_back({item.object, item.ref});
+  const Result list = build_list(&m.trace(), values);
+  const Object held = Object::steal(list.object);
+  release(items);
+  if (!held) return true;
+  std::vector<Value> arguments(m.call.arguments.begin(), m.call.arguments.end());
+  arguments.back() = {list.object, list.ref};
+  BuiltinCall call{m.trace(), m.call.callee, arguments, nullptr};
+  if (!call.on_constants(result)) {  // raises, or has classes of strings in it
+    m.trace().stop(BreakReason::c_function, "str.join");
+    result->object = call_plainly(m.call.callee.object, arguments, nullptr);
+  }
+  return true;
+}
+
+// A method of str, of an object whose class has more (torch.__version__): it stands for its text as
+// long as it is there.
+bool call_on_text(MethodCall& m, Result* result) {
+  const Object method = unbound(m);
+  if (!method || Py_TYPE(method.get()) != &PyMethodDescr_Type ||
+      PyDescr_TYPE(method.get()) != &PyUnicode_Type) {
+    PyErr_Clear();
+    return false;
+  }
+  const Object text = Object::steal(PyUnicode_FromObject(m.self.object));
+  if (!text || !PyUnicode_CheckExact(text.get())) return false;
+  m.trace().guard_same(m.self);
+  m.trace().hold(text.get());
+  std::vector<Value> arguments{{text.get(), 0}};
+  arguments.insert(arguments.end(), m.arguments.begin(), m.arguments.end());
+  BuiltinCall call{m.trace(), {method.get(), 0}, arguments, m.call.keywords};
+  return call.on_constants(result);
+}
+
 // A method that does what a dict's does.
 bool call_through_proxy(MethodCall& m, Result* result) {
   static const std::unordered_set<std::string_view> names{"get",          "keys",    "values",
@@ -640,6 +682,8 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
     if (PyType_Check(self) && m.name == "__new__")
       return call_new(c, reinterpret_cast<PyTypeObject*>(self), result);
     if (PyType_Check(self) && m.name == "fromkeys") return dict_fromkeys(c, self, result);
+    if (PyType_Check(self) && is_constant_type(reinterpret_cast<PyTypeObject*>(self)))
+      return c.on_constants(result);  // int.from_bytes
     if (PyType_Check(self) && m.name == "from_iterable") return chain_over_known(c, self, result);
     m.self = c.trace.value(self);
     if (m.self.ref == 0 && !is_constant(self))
@@ -665,10 +709,18 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
   }
   if (!c.trace.active()) return false;
   if (owner == &PyDictProxy_Type) return call_through_proxy(m, result);
+  if (PyUnicode_Check(m.self.object) && !PyUnicode_CheckExact(m.self.object) && m.self.ref != 0 &&
+      !c.trace.is_born(m.self.object) && !is_constant(m.self.object))
+    return call_on_text(m, result);
   if (is_constant_type(owner) || is_atom(m.self.object) ||
       is_numpy_number(Py_TYPE(m.self.object))) {
     c.trace.use(m.self);
+    if (owner == &PyUnicode_Type && m.name == "join" && m.count() == 1 &&
+        !is_constant(m.arguments[0].object) && !PyList_CheckExact(m.arguments[0].object))
+      return join_elements(m, result);
     if (makes_match(owner, m.name)) return make_match(c, m.self, m.arguments, m.name, result);
+    if (std::string_view(owner->tp_name) == "re.Pattern" && m.name == "finditer")
+      return make_matches(c, m.arguments, result);
     return c.on_constants(result);
   }
   if (call_method_of_object(c, m.self, m.arguments, m.name, owner, result)) return true;
@@ -684,71 +736,6 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
     return found->second(m, result);
   }
   return false;
-}
-
-bool call_operator_function(BuiltinCall& c, std::string_view name, Result* result) {
-  static const std::unordered_map<std::string_view, int> binaries{
-      {"add", NB_ADD},
-      {"sub", NB_SUBTRACT},
-      {"mul", NB_MULTIPLY},
-      {"truediv", NB_TRUE_DIVIDE},
-      {"floordiv", NB_FLOOR_DIVIDE},
-      {"mod", NB_REMAINDER},
-      {"pow", NB_POWER},
-      {"matmul", NB_MATRIX_MULTIPLY},
-      {"and_", NB_AND},
-      {"or_", NB_OR},
-      {"xor", NB_XOR},
-      {"lshift", NB_LSHIFT},
-      {"rshift", NB_RSHIFT},
-      {"iadd", NB_INPLACE_ADD},
-      {"isub", NB_INPLACE_SUBTRACT},
-      {"imul", NB_INPLACE_MULTIPLY},
-      {"itruediv", NB_INPLACE_TRUE_DIVIDE},
-      {"ifloordiv", NB_INPLACE_FLOOR_DIVIDE},
-      {"imod", NB_INPLACE_REMAINDER},
-      {"ipow", NB_INPLACE_POWER},
-      {"iand", NB_INPLACE_AND},
-      {"ior", NB_INPLACE_OR},
-      {"ixor", NB_INPLACE_XOR},
-      {"imatmul", NB_INPLACE_MATRIX_MULTIPLY}};
-  static const std::unordered_map<std::string_view, int> compares{
-      {"lt", Py_LT}, {"le", Py_LE}, {"eq", Py_EQ}, {"ne", Py_NE}, {"gt", Py_GT}, {"ge", Py_GE}};
-  static const std::unordered_map<std::string_view, ScalarOp> unaries{
-      {"neg", ScalarOp::unary_negative},
-      {"pos", ScalarOp::unary_positive},
-      {"invert", ScalarOp::unary_invert},
-      {"inv", ScalarOp::unary_invert}};
-  Trace* trace = &c.trace;
-  if (c.has_keywords()) return c.plainly(result);
-  if (c.count() == 2) {
-    const Value a = c.argument(0), b = c.argument(1);
-    if (const auto op = binaries.find(name); op != binaries.end())
-      return *result = binary(trace, op->second, a, b), true;
-    if (const auto op = compares.find(name); op != compares.end())
-      return *result = compare(trace, op->second, a, b), true;
-    if (name == "concat" && PySequence_Check(a.object) && PySequence_Check(b.object))
-      return *result = binary(trace, NB_ADD, a, b), true;
-    if (name == "getitem") return *result = get_item(trace, a, b), true;
-    if (name == "contains") return *result = contains(trace, a, b, false), true;
-    if (name == "is_" || name == "is_not")
-      return *result = is_same(trace, a, b, name == "is_not"), true;
-    if (name == "delitem") return give_none(result, delete_item(trace, a, b));
-  }
-  if (name == "setitem" && c.count() == 3)
-    return give_none(result, set_item(trace, c.argument(0), c.argument(1), c.argument(2)));
-  if (c.count() == 1) {
-    const Value a = c.argument(0);
-    if (name == "abs" && call_on_operands(c, name, result)) return true;
-    if (const auto op = unaries.find(name); op != unaries.end())
-      return *result = unary(trace, op->second, a), true;
-    if (name == "truth" || name == "not_") {
-      const int found = truth(trace, a);
-      if (found >= 0) give(result, (found == 1) == (name == "truth") ? Py_True : Py_False);
-      return true;
-    }
-  }
-  return c.on_constants(result);
 }
 
 bool call_reduce(BuiltinCall& c, Result* result) {

@@ -90,11 +90,42 @@ bool call_on_numbers(BuiltinCall& c, Result* result) {
   return true;
 }
 
+bool convert_object(BuiltinCall& c, Result* result) {
+  static PyObject* const to_float = PyUnicode_InternFromString("__float__");
+  static PyObject* const to_int = PyUnicode_InternFromString("__int__");
+  if (c.count() != 1 || c.has_keywords() || tensors().is_tensor(c.argument(0).object)) return false;
+  const bool is_float = c.callee.object == reinterpret_cast<PyObject*>(&PyFloat_Type);
+  PyObject* name = is_float ? to_float : to_int;
+  PyObject* method = python_method(c.argument(0).object, name);
+  if (method == nullptr) return false;
+  *result = c.call_special(method, name, c.argument(0));
+  const Object number = Object::steal(result->object);
+  if (!number) return true;
+  if (is_float ? PyFloat_CheckExact(number.get()) : PyLong_CheckExact(number.get())) {
+    result->object = Py_NewRef(number.get());
+    return true;
+  }
+  // A subclass, which is warned of, or an error.
+  c.trace.stop(BreakReason::exception, text_of(name));
+  *result = {nullptr, 0};
+  const bool is_like = is_float ? PyFloat_Check(number.get()) : PyLong_Check(number.get());
+  if (is_like)
+    result->object = PyObject_CallOneArg(c.callee.object, c.argument(0).object);
+  else if (is_float)
+    PyErr_Format(PyExc_TypeError, "%.50s.__float__ returned non-float (type %.50s)",
+                 Py_TYPE(c.argument(0).object)->tp_name, Py_TYPE(number.get())->tp_name);
+  else
+    PyErr_Format(PyExc_TypeError, "__int__ returned non-int (type %.200s)",
+                 Py_TYPE(number.get())->tp_name);
+  return true;
+}
+
 bool call_bisect(BuiltinCall& c, std::string_view name, Result* result) {
   const bool right = name == "bisect_right" || name == "bisect";
   const bool is_plain =
       c.count() == 2 && !c.has_keywords() && is_number(c.argument(1).object) &&
       (PyList_CheckExact(c.argument(0).object) || PyTuple_CheckExact(c.argument(0).object));
+  if (name.starts_with("insort")) return change_list(c, result);
   if (!is_plain || !(right || name == "bisect_left")) return c.on_constants(result);
   std::vector<Result> items;
   unpack(&c.trace, c.argument(0), items);

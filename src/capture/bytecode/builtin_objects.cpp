@@ -11,10 +11,10 @@ namespace {
 
 // Repeated as it is: a method that changes its object and gives back nothing but a constant.
 bool repeat_method(BuiltinCall& c, Value self, std::span<const Value> arguments,
-                   std::string_view name, Result* result) {
+                   std::string_view name, Result* result, PyTypeObject* owner = nullptr) {
   const Object text =
       Object::steal(PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
-  PyObject* method = _PyType_Lookup(Py_TYPE(self.object), text.get());
+  PyObject* method = _PyType_Lookup(owner ? owner : Py_TYPE(self.object), text.get());
   if (method == nullptr || !is_fixed(method)) return false;
   c.trace.guard_type(self);
   std::vector<Value> inputs{{method, 0}, self};
@@ -26,6 +26,24 @@ bool repeat_method(BuiltinCall& c, Value self, std::span<const Value> arguments,
   else if (!is_constant(result->object))
     c.trace.stop(BreakReason::unknown_object, Py_TYPE(result->object)->tp_name);
   return true;
+}
+
+// A generator of random numbers that the trace made draws the same in each call, once it has a
+// seed.
+bool draw(BuiltinCall& c, Value self, std::span<const Value> arguments, std::string_view name,
+          PyTypeObject* owner, Result* result) {
+  if (name == "seed" && (arguments.size() != 1 || arguments[0].object == Py_None)) return false;
+  for (const Value& v : arguments)
+    if (!is_atom(v.object)) return false;
+  for (const Value& v : arguments) c.trace.use(v);
+  return repeat_method(c, self, arguments, name, result, owner);
+}
+
+// _random.Random, for a class that is made of it; nullptr for others.
+PyTypeObject* random_type(PyTypeObject* type) {
+  while (type != nullptr && std::string_view(type->tp_name) != "_random.Random")
+    type = type->tp_base;
+  return type;
 }
 
 // What a match that the trace made tells is as constant as what it was made of.
@@ -118,6 +136,17 @@ bool make_match(BuiltinCall& c, Value pattern, std::span<const Value> arguments,
   return true;
 }
 
+bool make_matches(BuiltinCall& c, std::span<const Value> arguments, Result* result) {
+  for (const Value& v : arguments)
+    if (!is_atom(v.object)) return false;
+  for (const Value& v : arguments) c.trace.use(v);
+  result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
+  if (result->object == nullptr) return true;
+  c.trace.transient(result->object);
+  result->ref = c.trace.ref_of(result->object);
+  return true;
+}
+
 bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> arguments,
                            std::string_view name, PyTypeObject* owner, Result* result) {
   const std::string_view type = owner->tp_name;
@@ -130,6 +159,9 @@ bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> ar
     return repeat_method(c, self, arguments, name, result);
   }
   if (type == "re.Match") return ask_match(c, self, arguments, result);
+  if ((name == "seed" || name == "random" || name == "getrandbits") &&
+      random_type(owner) != nullptr && c.trace.is_born(self.object))
+    return draw(c, self, arguments, name, random_type(owner), result);
   if (owner == &PyModule_Type && name == "__getattribute__")
     return read_module(c, self, arguments, result);
   if (type == "torch.device" && (name == "__enter__" || name == "__exit__"))
@@ -202,62 +234,6 @@ bool call_text(BuiltinCall& c, PyObject* name, Result* result) {
     const Transparent transparent(&c.trace, true);
     result->object = call_plainly(c.callee.object, c.arguments, nullptr);
   }
-  return true;
-}
-
-namespace {
-
-// By which the cache finds its result: an object from outside, known by identity.
-bool is_plain_key(const Trace& trace, PyObject* object) {
-  return trace.is_tracked(object) && !trace.is_born(object) && !tensors().is_tensor(object) &&
-         is_known_by_identity(Py_TYPE(object));
-}
-
-// As a dict; empty if there are none.
-Object keywords_of(const BuiltinCall& c) {
-  if (!c.has_keywords()) return {};
-  Object dict = Object::steal(PyDict_New());
-  for (size_t i = 0; c.positional() + i < c.count(); ++i)
-    PyDict_SetItem(dict.get(), c.keyword(i), c.argument(c.positional() + i).object);
-  return dict;
-}
-
-}  // namespace
-
-// Its result is a function of the arguments, or the cache would be wrong; what it computes when it
-// is first called is no part of the trace. A constant is one, and the call is made again for what
-// it does to the cache. Anything else (a tensor) is what the cache has: each cached call asks it.
-// So is what an object gives, which may be another thing when the object has changed and the cache
-// has lost it, unless it is nothing: logger.warning_once(text).
-bool call_cached_function(BuiltinCall& c, Result* result) {
-  if (!is_cached_function(c.callee.object) || c.trace.is_born(c.callee.object)) return false;
-  bool has_objects = false;
-  for (const Value& v : c.arguments) {
-    if (is_constant(v.object)) continue;
-    if (!is_plain_key(c.trace, v.object)) return false;
-    has_objects = true;
-  }
-  for (const Value& v : c.arguments) use_key(c.trace, v);
-  c.trace.guard_same(c.callee);
-  {
-    const Unfollowed unfollowed(&c.trace, false);
-    result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
-  }
-  c.trace.check_log(true);
-  if (result->object == nullptr) {
-    c.trace.stop(BreakReason::exception, "a cached function");
-    return true;
-  }
-  if (!is_constant(result->object) || (has_objects && result->object != Py_None)) {
-    const Object keywords = keywords_of(c);
-    result->ref =
-        c.trace.remembered(c.callee.object, as_tuple(c.arguments.first(c.positional())).get(),
-                           keywords.get(), result->object);
-    return true;
-  }
-  std::vector<Value> inputs{c.callee};
-  inputs.insert(inputs.end(), c.arguments.begin(), c.arguments.end());
-  c.trace.effect_call(inputs, c.keywords);
   return true;
 }
 

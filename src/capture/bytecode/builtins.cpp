@@ -92,7 +92,26 @@ bool call_delattr(BuiltinCall& c, Result* result) {
   return true;
 }
 
+// vars(object)
+bool call_vars(BuiltinCall& c, Result* result) {
+  if (c.count() != 1) return false;
+  *result = get_attribute(&c.trace, c.argument(0), names().dict);
+  if (result->object == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError))
+    PyErr_SetString(PyExc_TypeError, "vars() argument must have __dict__ attribute");
+  return true;
+}
+
 bool call_iter(BuiltinCall& c, Result* result) {
+  if (c.count() == 2) {  // a function that is called until it gives the second
+    if (!is_constant(c.argument(1).object) || !may_call_back(c.trace, c.argument(0))) return false;
+    c.trace.use(c.argument(1));
+    c.trace.hold(c.argument(0).object);
+    result->object = call_plainly(c.callee.object, c.arguments, nullptr);
+    if (result->object == nullptr) return true;
+    c.trace.transient(result->object);
+    result->ref = c.trace.ref_of(result->object);
+    return true;
+  }
   if (c.count() != 1) return false;
   *result = get_iter(&c.trace, c.argument(0));
   return true;
@@ -472,12 +491,17 @@ bool make_method(BuiltinCall& c, Result* result) {
 }
 
 // sys.exc_info() in a handler that is being followed. Outside of one it depends on who calls the
-// function.
+// function: that nothing is being handled there is asked again.
 bool call_exc_info(BuiltinCall& c, Result* result) {
   result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
   if (result->object == nullptr) return true;
   PyObject* exception = PyTuple_GET_ITEM(result->object, 1);
   PyObject* traceback = PyTuple_GET_ITEM(result->object, 2);
+  if (exception == Py_None && c.count() == 0) {
+    c.trace.guard_reading(c.callee.object, as_tuple({}).get(), result->object);
+    result->ref = c.trace.adopt(result->object);
+    return true;
+  }
   if (!c.trace.is_born(exception)) {
     c.trace.stop(BreakReason::c_function, "sys.exc_info");
     return true;
@@ -517,6 +541,7 @@ const Table& functions_of_builtins() {
                            {"setattr", call_setattr},
                            {"delattr", call_delattr},
                            {"iter", call_iter},
+                           {"vars", call_vars},
                            {"next", call_next},
                            {"any", call_any},
                            {"all", call_all},
@@ -574,6 +599,7 @@ Handler find_type(PyTypeObject* type) {
   if (name == "collections.deque") return make_deque;
   if (name.starts_with("itertools.")) return make_iterator_over_known;
   if (name == "functools.partial") return make_partial;
+  if (is_getter_type(type)) return make_getter;
   return nullptr;
 }
 
@@ -627,14 +653,36 @@ bool read_state_of_process(BuiltinCall& c, Result* result) {
   return true;
 }
 
+// str.maketrans
+bool is_static_of_text(PyObject* function) {
+  const auto* own = reinterpret_cast<PyCFunctionObject*>(function);
+  return (own->m_ml->ml_flags & METH_STATIC) != 0 &&
+         (own->m_self == reinterpret_cast<PyObject*>(&PyUnicode_Type) ||
+          own->m_self == reinterpret_cast<PyObject*>(&PyBytes_Type));
+}
+
+// itertools.tee(x, n): n iterators that share what x gives.
+bool make_tees(BuiltinCall& c, Result* result) {
+  if (c.count() == 0 || c.count() > 2 || c.has_keywords() || PyIter_Check(c.argument(0).object) ||
+      !c.touch(c.argument(0)))
+    return false;
+  if (c.count() == 2) c.trace.use(c.argument(1));
+  result->object = call_plainly(c.callee.object, c.arguments, nullptr);
+  if (result->object == nullptr) return true;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result->object); ++i)
+    c.trace.transient(PyTuple_GET_ITEM(result->object, i));
+  result->ref = c.trace.adopt(result->object);
+  return true;
+}
+
 // Types whose objects are constants, made of constants.
 bool makes_constants(PyTypeObject* type) {
   static const std::unordered_set<PyTypeObject*> table{&PyLong_Type,      &PyFloat_Type,
                                                        &PyBytes_Type,     &PyComplex_Type,
                                                        &PyFrozenSet_Type, &PyRange_Type};
   const std::string_view name = type->tp_name;
-  return table.contains(type) || name == "torch.device" || name == "torch.Size" ||
-         name == "torch.finfo" || name == "torch.iinfo" ||
+  return table.contains(type) || is_numpy_number(type) || name == "torch.device" ||
+         name == "torch.Size" || name == "torch.finfo" || name == "torch.iinfo" ||
          std::string_view(Py_TYPE(type)->tp_name) == "EnumType" ||
          std::string_view(Py_TYPE(type)->tp_name) == "EnumMeta";
 }
@@ -648,7 +696,8 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
   PyObject* object = callee.object;
   if (PyType_Check(object)) {
     auto* type = reinterpret_cast<PyTypeObject*>(object);
-    if (type == &PyLong_Type || type == &PyFloat_Type) return call_on_numbers(c, result);
+    if (type == &PyLong_Type || type == &PyFloat_Type)
+      return convert_object(c, result) || call_on_numbers(c, result);
     if (makes_constants(type)) return c.on_constants(result);
     if (Handler handler = find_type(type)) {
       trace->guard_same(callee);
@@ -660,6 +709,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     PyObject* self = PyCFunction_GET_SELF(object);
     if (self != nullptr && !PyModule_Check(self)) return call_builtin_method(c, result);
     const std::string_view name = reinterpret_cast<PyCFunctionObject*>(object)->m_ml->ml_name;
+    if (is_static_of_text(object)) return c.on_constants(result);
     const char* module = self == nullptr ? nullptr : PyModule_GetName(self);
     if (module == nullptr) {
       PyErr_Clear();
@@ -692,9 +742,15 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     if (std::string_view(module) == "math")
       return (name != "pow" && call_on_operands(c, name, result)) || call_on_numbers(c, result);
     if (std::string_view(module) == "_bisect") return call_bisect(c, name, result);
+    if (std::string_view(module) == "_heapq") return change_list(c, result);
     if (pure_modules().contains(module)) return c.on_constants(result);
+    if ((std::string_view(module) == "posix" && name == "fspath") ||
+        (std::string_view(module) == "sys" && name == "intern"))
+      return c.on_constants(result);
     if (std::string_view(module) == "sys" && name == "exc_info") return call_exc_info(c, result);
     if (std::string_view(module) == "_functools" && name == "reduce") return call_reduce(c, result);
+    if (std::string_view(module) == "itertools" && name == "tee") return make_tees(c, result);
+    if (std::string_view(module) == "_warnings" && name == "warn") return call_warn(c, result);
     if (reads_state_of_process(module, name)) return read_state_of_process(c, result);
     if (std::string_view(module) == "_collections" && name == "_count_elements")
       return count_elements(c, result);
@@ -704,6 +760,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
       Py_TYPE(object) == method_wrapper_type())
     return call_builtin_method(c, result);
   if (is_numpy_function(object)) return call_numpy(c, result);
+  if (is_getter_type(Py_TYPE(object))) return call_getter(c, result);
   return call_cached_function(c, result);
 }
 

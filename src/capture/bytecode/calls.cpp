@@ -9,6 +9,7 @@
 #include "capture/bytecode/hook.h"
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
+#include "capture/bytecode/private_api.h"
 #include "capture/bytecode/runner.h"
 
 namespace smelt::bytecode {
@@ -218,6 +219,38 @@ Result call_signature(Trace& trace, Value function, std::span<const Value> argum
   return {result, result == nullptr ? 0 : trace.object_behind(result)};
 }
 
+// A method of a random.Random that the trace made.
+bool is_of_own_random(const Trace& trace, PyObject* function, std::span<const Value> arguments) {
+  return module_of(function) == "random" && !arguments.empty() &&
+         trace.is_born(arguments[0].object) &&
+         std::string_view(Py_TYPE(arguments[0].object)->tp_name) == "Random";
+}
+
+// logger.info(text) of a logger that takes no note of it: that is found out by its own code.
+bool is_silent_logging(Trace& trace, PyObject* function, std::span<const Value> arguments) {
+  if (module_of(function) != "logging" || arguments.empty()) return false;
+  static const std::unordered_map<std::string, int> kLevels{{"Logger.debug", 10},
+                                                            {"Logger.info", 20},
+                                                            {"Logger.warning", 30},
+                                                            {"Logger.error", 40},
+                                                            {"Logger.critical", 50},
+                                                            {"Logger.isEnabledFor", -1},
+                                                            {"Logger.getEffectiveLevel", -1}};
+  const auto level =
+      kLevels.find(text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname));
+  if (level == kLevels.end()) return false;
+  // The logger remembers what it says: what is followed is what every later call finds.
+  const Unfollowed unfollowed(&trace, false);
+  const Object asked = level->second < 0 ? Object::share(arguments.back().object)
+                                         : Object::steal(PyLong_FromLong(level->second));
+  const Object enabled =
+      Object::steal(PyLong_CheckExact(asked.get())
+                        ? PyObject_CallMethod(arguments[0].object, "isEnabledFor", "O", asked.get())
+                        : nullptr);
+  PyErr_Clear();
+  return level->second < 0 || enabled.get() == Py_False;
+}
+
 Result call_python(Trace& trace, Value function, std::span<const Value> arguments,
                    PyObject* keywords) {
   if (is_disabled(function.object))
@@ -231,8 +264,10 @@ Result call_python(Trace& trace, Value function, std::span<const Value> argument
   if (is_signature(function.object)) return call_signature(trace, function, arguments, keywords);
   if (Result result; call_autograd(trace, function, arguments, keywords, &result)) return result;
   if (Result result; call_profiler(trace, function, arguments, keywords, &result)) return result;
+  if (Result result; call_copy(trace, function, arguments, keywords, &result)) return result;
   if (!trace.active()) return {call_plainly(function.object, arguments, keywords), 0};
-  if (!is_followed(function.object))
+  if (!is_followed(function.object) && !is_of_own_random(trace, function.object, arguments) &&
+      !is_silent_logging(trace, function.object, arguments))
     return call_unfollowed(trace, why_left_alone(function.object), function, arguments, keywords);
   return call_function(trace, function, arguments, keywords);
 }
@@ -459,6 +494,12 @@ bool is_lazy_property(PyTypeObject* type) {
          text_of(module.get()) == "torch.distributions.utils";
 }
 
+// random.Random, which is given its seed by __init__.
+bool is_random_type(const PyTypeObject* type) {
+  return std::string_view(type->tp_name) == "Random" && type->tp_base != nullptr &&
+         std::string_view(type->tp_base->tp_name) == "_random.Random";
+}
+
 Result make_transient(Trace& trace, Value type, std::span<const Value> arguments,
                       PyObject* keywords) {
   PyObject* object;
@@ -471,18 +512,42 @@ Result make_transient(Trace& trace, Value type, std::span<const Value> arguments
   return {object, trace.ref_of(object)};
 }
 
-Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords) {
+// types.SimpleNamespace(name=value): an empty one, and a store of each.
+Result make_namespace(Trace& trace, Value type, std::span<const Value> values, PyObject* keywords) {
+  Object made = Object::steal(PyObject_CallNoArgs(type.object));
+  if (!made) return {};
+  const Ref ref = trace.make(StepKind::call, std::span(&type, 1), made.get());
+  for (size_t i = 0; i < values.size(); ++i)
+    if (!set_attribute(&trace, {made.get(), ref},
+                       PyTuple_GET_ITEM(keywords, static_cast<Py_ssize_t>(i)), values[i]))
+      return {};
+  return {made.release(), ref};
+}
+
+bool makes_namespace(const PyTypeObject* type, std::span<const Value> arguments,
+                     PyObject* keywords) {
+  const size_t named = keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
+  return std::string_view(type->tp_name) == "types.SimpleNamespace" && arguments.size() == named;
+}
+
+// `by_type`: type.__call__ has been named, so that no metaclass's is asked.
+Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
+                 bool by_type = false) {
   auto* type = reinterpret_cast<PyTypeObject*>(callee.object);
   PyTypeObject* meta = Py_TYPE(type);
   trace.guard_same(callee);
-  if (PyObject* own = type_method(meta, names().call); own != nullptr && PyFunction_Check(own)) {
+  if (PyObject* own = type_method(meta, names().call);
+      !by_type && own != nullptr && PyFunction_Check(own)) {
     Result made;
     if (call_builtin(&trace, callee, arguments, keywords, &made)) return made;  // Enum
     std::vector<Value> all{callee};
     all.insert(all.end(), arguments.begin(), arguments.end());
     return call(&trace, {own, trace.read_type(meta, names().call, own)}, all, keywords);
   }
-  if (meta->tp_call != PyType_Type.tp_call || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+  if ((!by_type && meta->tp_call != PyType_Type.tp_call) ||
+      !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+    if (makes_namespace(type, arguments, keywords))
+      return make_namespace(trace, callee, arguments, keywords);
     if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) ||
         std::string_view(type->tp_name) == "torch._C._InferenceMode" ||
         makes_struct_sequence(type, arguments))
@@ -526,7 +591,21 @@ Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, P
   if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) && !own_init)
     return make_by_calling(trace, callee, arguments, keywords);
   if (is_lazy_property(type)) return make_transient(trace, callee, arguments, keywords);
+  if (is_random_type(type))
+    return make_plain_object(trace, type, type->tp_base, arguments, keywords);
   return call_unfollowed(trace, BreakReason::c_function, callee, arguments, keywords);
+}
+
+// super().__call__(...) in a metaclass: the class that is called. Empty: it is something else.
+Object class_behind_call(PyObject* callee) {
+  if (Py_TYPE(callee) != method_wrapper_type()) return {};
+  const Object name = Object::steal(PyObject_GetAttrString(callee, "__name__"));
+  const Object owner = Object::steal(PyObject_GetAttrString(callee, "__objclass__"));
+  Object self = Object::steal(PyObject_GetAttr(callee, names().self));
+  PyErr_Clear();
+  const bool is_call = name && self && owner.get() == as_object(&PyType_Type) &&
+                       PyType_Check(self.get()) && text_of(name.get()) == "__call__";
+  return is_call ? self : Object();
 }
 
 // dict[str, int](): the class behind it, which takes no note of the rest if it is one in C.
@@ -632,6 +711,8 @@ Result call(Trace* trace, Value callee, std::span<const Value> arguments, PyObje
   if (is_reference(object) && arguments.empty() && trace->is_tracked(object))
     return call_reference(*trace, callee);
   if (is_partial(object)) return call_partial(*trace, callee, arguments, keywords);
+  if (const Object cls = class_behind_call(object); cls && trace->is_born(object))
+    return call_type(*trace, {cls.get(), 0}, arguments, keywords, true);
   if (const Object script = behind_script(object); script && trace->is_tracked(object)) {
     trace->guard_same(callee);
     trace->hold(script.get());

@@ -6,6 +6,7 @@
 #include <opcode.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "capture/bytecode/iterators.h"
 #include "capture/bytecode/same_value.h"
@@ -186,7 +187,9 @@ PyObject* attribute(const GuardInstruction& instruction, PyObject* object) {
   if (descriptor != instruction.other) return nullptr;
   const descrgetfunc get = descriptor != nullptr ? Py_TYPE(descriptor)->tp_descr_get : nullptr;
   PyObject* found = get != nullptr ? get(descriptor, object, reinterpret_cast<PyObject*>(type))
-                                   : PyObject_GenericGetAttr(object, instruction.object);
+                    : std::string_view(type->tp_name) == "_thread._local"  // each thread's
+                        ? type->tp_getattro(object, instruction.object)
+                        : PyObject_GenericGetAttr(object, instruction.object);
   if (found == nullptr) PyErr_Clear();
   return found;
 }

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/bytecode/builtin_call.h"
 #include "capture/bytecode/iterators.h"
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
@@ -269,6 +270,7 @@ Result next(Trace* trace, Value iterator) {
     }
     trace->check_log();
     if (result.object == nullptr && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
+    if (result.object != nullptr && is_match(result.object)) trace->transient(result.object);
     if (result.object != nullptr && PyTuple_CheckExact(result.object)) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result.object); ++i) {
         PyObject* inner =

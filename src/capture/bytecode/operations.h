@@ -160,6 +160,9 @@ bool make_parameter(Trace& trace, Value callee, std::span<const Value> arguments
 // torch.autograd.profiler.record_function, a label in a profile: profiler_calls.cpp; the same.
 bool call_profiler(Trace& trace, Value function, std::span<const Value> arguments, PyObject* names,
                    Result* result);
+// copy.copy and copy.deepcopy: copies.cpp; the same.
+bool call_copy(Trace& trace, Value function, std::span<const Value> arguments, PyObject* names,
+               Result* result);
 // The `ctx` of a custom autograd function.
 bool is_function_context(PyObject* object);
 // As CPython would, without accounting.

@@ -113,12 +113,12 @@ const Set kAmbientReaders{"is_grad_enabled",
                           "_group_tensors_by_device_and_dtype"};
 // Functions that set what the ambient guard reads: done again by each cached call, in order.
 const Set kAmbientWriters{
-    "_set_grad_enabled",          "set_autocast_enabled",       "set_autocast_cpu_enabled",
-    "set_autocast_dtype",         "set_autocast_cpu_dtype",     "set_autocast_gpu_dtype",
-    "set_autocast_cache_enabled", "autocast_increment_nesting", "autocast_decrement_nesting",
-    "clear_autocast_cache",       "set_grad_enabled",           "_set_sdp_use_flash",
-    "_set_sdp_use_math",          "set_anomaly_enabled",        "_saved_tensors_hooks_disable",
-    "_saved_tensors_hooks_enable"};
+    "_set_grad_enabled",           "set_autocast_enabled",       "set_autocast_cpu_enabled",
+    "set_autocast_dtype",          "set_autocast_cpu_dtype",     "set_autocast_gpu_dtype",
+    "set_autocast_cache_enabled",  "autocast_increment_nesting", "autocast_decrement_nesting",
+    "clear_autocast_cache",        "set_grad_enabled",           "_set_sdp_use_flash",
+    "_set_sdp_use_math",           "set_anomaly_enabled",        "_saved_tensors_hooks_disable",
+    "_saved_tensors_hooks_enable", "_set_default_dtype"};
 // Modules whose functions do nothing but call ops.
 const Set kOpModules{"torch._C._nn",      "torch._C._fft",    "torch._C._linalg",
                      "torch._C._special", "torch._C._sparse", "torch._C._nested"};

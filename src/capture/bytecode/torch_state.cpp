@@ -1,5 +1,6 @@
 // PyTorch's switches that no op here depends on, but code may ask for: cuDNN's where there is no
-// CUDA, kernels of attention of other devices. What is read is a guard (Reading), what is set is
+// CUDA, kernels of attention of other devices. And some that ops do depend on, which may be read,
+// and set to what they are. What is read is a guard (Reading), what is set is
 // set again by each cached call. Before the first change all that could be read later is guarded:
 // from then on a reading tells of the state at the start and of the changes, both of which are
 // known.
@@ -45,12 +46,26 @@ const Group& cudnn() {
        {"_get_cudnn_deterministic"},
        {"_get_cudnn_allow_tf32"},
        {"_get_cudnn_depthwise_kernel"},
+       {"_get_cublas_allow_tf32"},
+       {"_get_float32_matmul_precision"},
+       {"_get_fp32_precision_getter", "generic", "all"},
+       {"_get_fp32_precision_getter", "mkldnn", "matmul"},
+       {"_get_fp32_precision_getter", "mkldnn", "conv"},
        {"_get_fp32_precision_getter", "cuda", "all"},
        {"_get_fp32_precision_getter", "cuda", "conv"},
        {"_get_fp32_precision_getter", "cuda", "rnn"},
        {"_get_fp32_precision_getter", "cuda", "matmul"}},
       {"_set_cudnn_enabled", "_set_cudnn_benchmark", "_set_cudnn_deterministic",
-       "_set_cudnn_allow_tf32", "_set_cudnn_depthwise_kernel", "_set_fp32_precision_setter"}};
+       "_set_cudnn_allow_tf32", "_set_cudnn_depthwise_kernel", "_set_fp32_precision_setter",
+       "_set_cublas_allow_tf32", "_set_float32_matmul_precision"}};
+  return group;
+}
+
+const Group& determinism() {
+  static const Group group{
+      {{"_get_deterministic_algorithms_warn_only"},
+       {"_get_deterministic_fill_uninitialized_memory"}},
+      {"_set_deterministic_algorithms", "_set_deterministic_fill_uninitialized_memory"}};
   return group;
 }
 
@@ -115,17 +130,22 @@ bool read_state(Trace& trace, const Group& group, Value callee, std::span<const 
 
 bool call_state(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
                 Result* result) {
-  if (!PyCFunction_Check(callee.object) || keywords != nullptr) return false;
+  if (!PyCFunction_Check(callee.object)) return false;
   const std::string_view name = reinterpret_cast<PyCFunctionObject*>(callee.object)->m_ml->ml_name;
-  for (const Group* group : {&attention(), &cudnn(), &others()}) {
-    if (group->reads(name)) return read_state(trace, *group, callee, arguments, result);
+  for (const Group* group : {&attention(), &cudnn(), &determinism(), &others()}) {
+    if (group->reads(name))
+      return keywords == nullptr && read_state(trace, *group, callee, arguments, result);
     if (!group->setters.contains(name)) continue;
     if ((group == &cudnn() && has_cuda()) || !sets_cuda_only(name, arguments) ||
         !std::ranges::all_of(arguments, [](Value v) { return is_constant(v.object); }))
       return false;
     guard_all(trace, *group);
     trace.changed_state.insert(group);
-    *result = call_switch(trace, callee, arguments, nullptr);
+    const Ambient before = tensors().ambient();
+    *result = call_switch(trace, callee, arguments, keywords);
+    // What ops depend on is switched for real: those behind it belong to another graph.
+    if (group != &attention() && tensors().ambient() != before)
+      trace.stop(BreakReason::state, std::string("torch's ").append(name));
     return true;
   }
   return false;

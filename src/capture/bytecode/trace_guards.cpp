@@ -13,6 +13,7 @@ constexpr int kMaxUseDepth = 32;
 bool is_plain_instance(PyObject* object) {
   // Types in C may be on the heap too (array.array); those made by a class statement share this.
   static const destructor python_dealloc = [] {
+    const SavedError error;  // an attribute that is not there, say
     Object made = Object::steal(
         PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "plain"));
     return reinterpret_cast<PyTypeObject*>(made.get())->tp_dealloc;

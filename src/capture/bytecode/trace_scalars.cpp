@@ -123,11 +123,16 @@ void Trace::put_lazy(Tracked& dict, PyObject* key, Ref number) {
   dict.lazy.set_value(key, number);
 }
 
-// A store under the key is seen by no reader of another one.
+// A store under the key is seen by no reader of another one. In an object's __dict__ it would be
+// seen by those of the object's attributes, who do not ask the dict.
 bool Trace::keeps_values_apart(PyObject* dict, Value key) const {
   const Tracked* tracked = find(dict);
-  return tracked != nullptr && tracked->born && PyDict_CheckExact(dict) &&
-         PyUnicode_CheckExact(key.object);
+  if (tracked == nullptr || !tracked->born || !PyDict_CheckExact(dict) ||
+      !PyUnicode_CheckExact(key.object))
+    return false;
+  const Node& node = nodes_[tracked->ref];
+  return node.kind != NodeKind::result ||
+         steps_[static_cast<size_t>(node.index)].kind != StepKind::instance_dict;
 }
 
 Ref Trace::lazy_value(Tracked& dict, PyObject* key) {

@@ -436,6 +436,19 @@ bool draws(const OpInfo& op, const std::vector<c10::IValue>& arguments) {
 
 }  // namespace
 
+namespace {
+
+// A factory that was given no dtype took the default one. The log may be run under another, so it
+// is written down.
+void name_dtype(LogItem& item, const std::vector<LoggedTensor>& values) {
+  if (!item.slots.empty() || item.results.size() != 1 || item.results[0] < 0) return;
+  const auto dtype = item.op->handle.schema().argumentIndexWithName("dtype");
+  if (dtype && item.arguments[*dtype].isNone())
+    item.arguments[*dtype] = values[item.results[0]].dtype;
+}
+
+}  // namespace
+
 void OpLog::call(const OpInfo& op, DispatchKeySet below, std::vector<c10::IValue>* stack) {
   const size_t first = stack->size() - op.arg_types.size();
   LogItem item;
@@ -470,6 +483,7 @@ void OpLog::call(const OpInfo& op, DispatchKeySet below, std::vector<c10::IValue
     return;
   }
   if (!keep_results(item, *stack, first)) return;
+  if (c10::get_default_dtype() != caffe2::TypeMeta::Make<float>()) name_dtype(item, values_);
   if (facts.gives_number) {
     if (stack->back().isComplexDouble()) return give_up(Kind::data_dependent, op.name.str());
     item.number = numbers_++;

@@ -32,13 +32,13 @@ cmake_prefix_path = str(Path(__file__).parent / 'share' / 'cmake')
 def stats():
     """What smelt has done in this process, as a dict of counters.
 
-    Of smelt.compile: frames (calls of compiled functions), segments (pieces compiled), graph_breaks, recompiles,
-    cache_hits, compile_seconds. Of graphs: graphs, refusals, nodes (ops written down), runs, ops_native, ops_fallback,
+    Of smelt.compile: frames (calls of compiled functions), segments (pieces compiled), instructions (of Python,
+    followed by traces), graph_breaks, recompiles, cache_hits, compile_seconds. Of graphs: graphs, refusals, nodes (ops written down), runs, ops_native, ops_fallback,
     kernels (made of native ops), arena_buffers (results with a place in their program's arena), arena_copies,
     shapes_row / shapes_meta / shapes_probe (where result types came from), record_ns and compile_ns.
     """
     counters = _native.counters()
-    for name in ('frames', 'segments', 'graph_breaks', 'recompiles', 'cache_hits'):
+    for name in ('frames', 'segments', 'instructions', 'graph_breaks', 'recompiles', 'cache_hits'):
         counters.setdefault(name, 0)
     return counters | {'compile_seconds': counters['compile_ns'] / 1e9}
 

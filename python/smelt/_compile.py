@@ -3,12 +3,13 @@ import functools
 import os
 import sys
 import types
+import warnings
 import weakref
 
 import torch
 
 from . import _native, _settings, _shared
-from ._errors import ArgumentError
+from ._errors import ArgumentError, OptionError
 
 _live = weakref.WeakSet()  # every CompiledFunction, for reset()
 
@@ -36,12 +37,30 @@ def compile(model=None, *, mode='default', backend='native', dynamic=None, fullg
 
     def apply(model):
         check_callable(model, 'smelt.compile')
+        if not disabled:
+            check_python(settings)
         return model if disabled else compile_with(model, settings)
     return apply if model is None else apply(model)
 
 
 def is_off():
     return os.environ.get('SMELT_DISABLE', '').lower() not in ('', '0', 'false', 'no')
+
+
+def other_python():
+    """What to say where this Python's instructions are not known; '' where they are."""
+    if _native.follows_this_python():
+        return ''
+    return (f'smelt.compile follows Python 3.11 and 3.12; this is {sys.version_info.major}.{sys.version_info.minor}, '
+            'where everything runs as it is')
+
+
+def check_python(settings):
+    if not (problem := other_python()):
+        return
+    if settings.fullgraph:
+        raise OptionError(f'fullgraph=True: {problem}')
+    warnings.warn(f'smelt: {problem}', RuntimeWarning, stacklevel=4)
 
 
 def check_callable(model, api):

@@ -5,7 +5,7 @@ import json
 import os
 
 from . import _settings
-from ._compile import check_callable, compile_with, is_disabled, is_off, native_of, original_of
+from ._compile import check_callable, compile_with, is_disabled, is_off, native_of, original_of, other_python
 from ._errors import ArgumentError
 from ._reach import Reach
 
@@ -123,6 +123,8 @@ def _report(compiled, inputs):
         why = ('SMELT_DISABLE is set' if is_off() else 'it is marked with smelt.disable' if is_disabled(compiled)
                else 'a TorchScript module runs as it is')
         return Report(name, [], [], [], note=f'nothing was compiled: {why}')
+    if problem := other_python():
+        return Report(name, [], [], [], note=f'nothing was compiled: {problem}')
     settings = native._settings
     return Report(name, [Segment(**row) for row in native._segments()], [Break(**row) for row in native._breaks()],
                   native._recompiles(), settings.mode, _name(settings.backend), _mode_note(settings.mode, inputs),

@@ -315,6 +315,7 @@ void bind_compile(py::module_& m) {
   m.def("mark_disabled", [](const py::object& function) { mark_disabled(function.ptr()); });
   m.def("is_disabled", [](const py::object& function) { return is_disabled(function.ptr()); });
   m.def("is_tracing", &is_tracing);
+  m.def("follows_this_python", &follows_this_python);
 }
 
 }  // namespace smelt

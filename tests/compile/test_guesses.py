@@ -44,16 +44,33 @@ def checked(x, tokens):
     return x * tokens.sum()
 
 
+NOT_REWRITTEN = {}  # as pytest does with assert statements of test modules
+exec("""
+def asserted(x, factors):
+    y = x * 2
+    assert factors[0] * 1.0 == 3, 'the first one is to be 3'
+    return y * factors.sum()
+""", NOT_REWRITTEN)
+asserted = NOT_REWRITTEN['asserted']
+
+
+def raised(x, factors):
+    scaled = x.sum() * factors[0]
+    if not scaled > 0:
+        raise ValueError(f'{factors.tolist()} is not positive, {len(factors)} long')
+    return x * scaled
+
+
 CASES = {masked: ([1, 1, 1, 1], [1, 0, 1, 1]), padded: ([[1, 2], [3, 4]], [[0, 1], [1, 1]]),
          packed: ([0, 1, 2, 3], [0, 1, 0, 1]), written: ([0, 0, 0, 0], [5, 5, 5, 5], [1, 1, 1, 1]),
-         checked: ([1, 2, 3], [1, 20, 3])}
+         checked: ([1, 2, 3], [1, 20, 3]), asserted: ([3, 4], [2, 5]), raised: ([3, 4], [-2, 5])}
 
 
 def outcome(fn, values):
     x, numbers = torch.arange(4.0), torch.tensor(values)
     try:
         result = fn(x, numbers)
-    except ValueError as error:
+    except (AssertionError, ValueError) as error:
         result = str(error)
     return [t.tolist() if isinstance(t, torch.Tensor) else t for t in (result, x, numbers)]
 

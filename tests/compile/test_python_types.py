@@ -2,6 +2,7 @@
 
 import collections
 import enum
+import math
 import operator
 import types
 
@@ -323,6 +324,59 @@ def no_keywords():
             lambda: table.__contains__(x=2), lambda: table.get(key=1), lambda: items.append(object=1),
             lambda: len(obj=items), lambda: next(x=2), lambda: hash(obj=1), lambda: operator.concat(1, 2),
             lambda: operator.concat([1], [2]))], items
+    return fn
+
+
+@case()
+def functions_that_ask_tensors():
+    return lambda x: (abs(x) + 1, operator.abs(x), pow(x, 2), pow(2.0, x), pow(x, x), abs(-3))
+
+
+@case()
+def functions_that_ask_objects():
+    class Asked:
+        def __init__(self, x):
+            self.x = x
+
+        def __abs__(self):
+            return self.x * 2
+
+        def __round__(self, *digits):
+            return self.x + len(digits)
+
+        def __floor__(self):
+            return self.x - 1
+
+        def __ceil__(self):
+            return self.x + 1
+
+        def __trunc__(self):
+            return "trunc"
+
+        def __pow__(self, other):
+            return self.x ** other
+
+        def __rpow__(self, other):
+            return other + self.x
+
+    def fn(x):
+        asked = Asked(x)
+        return (abs(asked), round(asked), round(asked, 2), round(asked, None), math.floor(asked), math.ceil(asked),
+                math.trunc(asked), pow(asked, 2), pow(2, asked))
+    return fn
+
+
+@case(whole=False)
+def functions_that_ask_in_vain():
+    class Number:
+        def __float__(self):
+            return 2.5
+
+    def fn(x):
+        number = Number()
+        return x + 1, math.floor(number), math.pow(number, 2), math.pow(x[0, 0], 2), [error_of(call) for call in (
+            lambda: abs(number), lambda: round(number), lambda: pow(number, 2), lambda: abs(x, 1), lambda: pow(x),
+            lambda: round(x))]
     return fn
 
 

@@ -704,3 +704,12 @@ def test_shutdown_with_compiled_functions_alive():
     ''')
     done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ['once', 'once', 'late'] and not done.stderr
+
+
+def test_python_of_another_version(monkeypatch):
+    monkeypatch.setattr(smelt._native, 'follows_this_python', lambda: False)
+    with pytest.warns(RuntimeWarning, match='follows Python 3.11 and 3.12; this is .*where everything runs as it is'):
+        compiled = smelt.compile(torch.relu)
+    assert 'nothing was compiled: smelt.compile follows' in str(smelt.explain(compiled)(torch.ones(2)))
+    with pytest.raises(smelt.OptionError, match='fullgraph=True: smelt.compile follows'):
+        smelt.compile(torch.relu, fullgraph=True)

@@ -68,10 +68,12 @@ bool are_lazy_numbers(std::span<const Value> arguments);
 // math.cos(x), int(x), abs(x) of numbers that a cached call computes again; other arguments are
 // used.
 bool call_on_numbers(BuiltinCall& c, Result* result);
-// abs(x), of tensors and of objects with an __abs__ too.
-bool call_abs(BuiltinCall& c, Result* result);
 // bisect_left(sequence, x), bisect_right: what decides is how x compares.
 bool call_bisect(BuiltinCall& c, std::string_view name, Result* result);
+
+// builtin_operands.cpp
+// abs(x), round(x), pow(x, y), math.floor(x) of tensors and of objects whose class has the method.
+bool call_on_operands(BuiltinCall& c, std::string_view function, Result* result);
 
 // builtin_objects.cpp: objects of C's that are not containers.
 // functools.lru_cache's wrappers

@@ -8,6 +8,7 @@
 
 #include "capture/bytecode/builtin_call.h"
 #include "capture/bytecode/names.h"
+#include "capture/bytecode/private_api.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -41,7 +42,7 @@ bool give_none(Result* result, bool ok) {
 // another one of that name. Empty: none that can be held on to.
 Object unbound(const MethodCall& m) {
   PyObject* callee = m.call.callee.object;
-  if (Py_TYPE(callee) == &_PyMethodWrapper_Type) {
+  if (Py_TYPE(callee) == method_wrapper_type()) {
     const Object owner = Object::steal(PyObject_GetAttrString(callee, "__objclass__"));
     return owner ? Object::steal(PyObject_GetAttrString(owner.get(), std::string(m.name).c_str()))
                  : Object();
@@ -644,7 +645,7 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
     if (m.self.ref == 0 && !is_constant(self))
       m.self.ref = c.trace.read(NodeKind::method_self, c.callee, nullptr, 0, self);
     owner = Py_TYPE(self);
-  } else if (Py_TYPE(callee) == &_PyMethodWrapper_Type) {
+  } else if (Py_TYPE(callee) == method_wrapper_type()) {
     held = Object::steal(PyObject_GetAttr(callee, names().self));
     m.self = c.trace.value(held.get());
     // No path leads to the object of a wrapper that existed before.
@@ -738,7 +739,7 @@ bool call_operator_function(BuiltinCall& c, std::string_view name, Result* resul
     return give_none(result, set_item(trace, c.argument(0), c.argument(1), c.argument(2)));
   if (c.count() == 1) {
     const Value a = c.argument(0);
-    if (name == "abs") return call_abs(c, result);
+    if (name == "abs" && call_on_operands(c, name, result)) return true;
     if (const auto op = unaries.find(name); op != unaries.end())
       return *result = unary(trace, op->second, a), true;
     if (name == "truth" || name == "not_") {

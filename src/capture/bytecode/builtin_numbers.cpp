@@ -90,21 +90,6 @@ bool call_on_numbers(BuiltinCall& c, Result* result) {
   return true;
 }
 
-bool call_abs(BuiltinCall& c, Result* result) {
-  static PyObject* name = PyUnicode_InternFromString("__abs__");
-  if (c.count() != 1 || c.has_keywords()) return c.plainly(result);  // raises
-  PyObject* object = c.argument(0).object;
-  if (PyObject* method = python_method(object, name)) {
-    *result = c.call_special(method, name, c.argument(0));
-    return true;
-  }
-  PyObject* of_tensor =
-      tensors().is_tensor(object) ? _PyType_Lookup(Py_TYPE(object), name) : nullptr;
-  if (of_tensor == nullptr) return call_on_numbers(c, result);
-  *result = call(&c.trace, {of_tensor, 0}, c.arguments, nullptr);
-  return true;
-}
-
 bool call_bisect(BuiltinCall& c, std::string_view name, Result* result) {
   const bool right = name == "bisect_right" || name == "bisect";
   const bool is_plain =

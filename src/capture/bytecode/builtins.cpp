@@ -10,6 +10,7 @@
 
 #include "capture/bytecode/builtin_call.h"
 #include "capture/bytecode/names.h"
+#include "capture/bytecode/private_api.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -673,10 +674,8 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
         if (c.has_keywords() && !takes_keywords) return c.plainly(result);  // raises
         return found->second(c, result);
       }
-      if (name == "abs") return call_abs(c, result);
-      if (name == "pow" && c.count() == 2 && !c.has_keywords())
-        return *result = binary(trace, NB_POWER, c.argument(0), c.argument(1)), true;
-      if (name == "round" || name == "pow") return call_on_numbers(c, result);
+      if (call_on_operands(c, name, result)) return true;
+      if (name == "abs" || name == "round" || name == "pow") return call_on_numbers(c, result);
       if (pure_builtins().contains(name)) return c.on_constants(result);
       if (name == "print" || name == "input" || name == "open") {
         trace->stop(BreakReason::output, std::string(name));
@@ -690,7 +689,8 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     }
     if (std::string_view(module) == "_operator" || std::string_view(module) == "operator")
       return call_operator_function(c, name, result);
-    if (std::string_view(module) == "math") return call_on_numbers(c, result);
+    if (std::string_view(module) == "math")
+      return (name != "pow" && call_on_operands(c, name, result)) || call_on_numbers(c, result);
     if (std::string_view(module) == "_bisect") return call_bisect(c, name, result);
     if (pure_modules().contains(module)) return c.on_constants(result);
     if (std::string_view(module) == "sys" && name == "exc_info") return call_exc_info(c, result);
@@ -701,7 +701,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     return false;
   }
   if (Py_TYPE(object) == &PyMethodDescr_Type || Py_TYPE(object) == &PyWrapperDescr_Type ||
-      Py_TYPE(object) == &_PyMethodWrapper_Type)
+      Py_TYPE(object) == method_wrapper_type())
     return call_builtin_method(c, result);
   if (is_numpy_function(object)) return call_numpy(c, result);
   return call_cached_function(c, result);

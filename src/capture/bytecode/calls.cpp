@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "capture/bytecode/hook.h"
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
 #include "capture/bytecode/runner.h"
@@ -129,6 +130,9 @@ std::string describe(PyObject* callee) {
 Result call_unfollowed(Trace& trace, BreakReason reason, Value callee,
                        std::span<const Value> arguments, PyObject* keywords) {
   trace.stop(reason, describe(callee.object));
+  std::vector<Object> held{Object::share(callee.object)};  // so far the trace may have done that
+  for (const Value& argument : arguments) held.push_back(Object::share(argument.object));
+  end_stopped(trace);
   return {call_plainly(callee.object, arguments, keywords), 0};
 }
 

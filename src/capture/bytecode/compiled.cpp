@@ -59,8 +59,7 @@ PyObject* Compiled::call(PyObject* function, PyObject* const* arguments, size_t 
                          PyObject* names) {
   PyThreadState* thread = PyThreadState_Get();
   PyObject* found = function_of(function);
-  if (found == nullptr || is_traced(thread) || is_tracing() ||
-      !Interpreter::supports_this_python() ||
+  if (found == nullptr || is_traced(thread) || is_tracing() || !follows_this_python() ||
       !can_be_root(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(found))))
     return PyObject_Vectorcall(function, arguments, nargsf, names);
   const auto run = [&] {
@@ -90,14 +89,16 @@ RootCode& Compiled::root_code(Frame frame) {
   return *root;
 }
 
-void Compiled::adopt(PyCodeObject* code) {
-  if (!can_be_root(code)) return;
+RootCode* Compiled::adopt(PyCodeObject* code) {
+  if (!can_be_root(code)) return nullptr;
   std::unique_ptr<RootCode>& root = codes_[code];
   if (!root) {
     root = std::make_unique<RootCode>();
     root->code = Object::share(reinterpret_cast<PyObject*>(code));
   }
   root->adopted = true;
+  has_adopted_ = true;
+  return root.get();
 }
 
 bool Compiled::adopts(PyCodeObject* code) const {
@@ -194,6 +195,8 @@ void mark_disabled(PyObject* function) {
   const Object mark = Object::steal(PyLong_FromVoidPtr(found));
   if (!mark || PyObject_SetAttrString(found, kDisabled, mark.get()) < 0) PyErr_Clear();
 }
+
+bool follows_this_python() { return Interpreter::supports_this_python(); }
 
 bool is_disabled(PyObject* function) {
   PyObject* found = function_of(function);

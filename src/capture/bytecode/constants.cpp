@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "capture/bytecode/object.h"
+#include "capture/bytecode/private_api.h"
 
 namespace smelt::bytecode {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "base/log.h"
 #include "capture/bytecode/runner.h"
 
 namespace smelt::bytecode {
@@ -86,6 +87,18 @@ Tracing* active_tracing() {
 
 bool is_tracing() { return active_tracing() != nullptr; }
 
+void end_stopped(const Trace& trace) {
+  Tracing* tracing = current_tracing();
+  if (tracing == nullptr || tracing->trace != &trace || trace.active() || !tracing->end ||
+      tracing->called_back > 0)
+    return;
+  try {
+    std::exchange(tracing->end, nullptr)();
+  } catch (const std::exception& problem) {
+    log(Log::breaks, std::string("internal: ") + problem.what());  // there is no segment then
+  }
+}
+
 HookScope::HookScope(PyThreadState* thread) : thread_(thread) { install(thread); }
 HookScope::~HookScope() { uninstall(thread_); }
 
@@ -97,7 +110,11 @@ TracingScope::TracingScope(PyThreadState* thread, Tracing& tracing)
 TracingScope::~TracingScope() {
   this_thread.tracing = outer_;
   this_thread.adopter = outer_adopter_;
-  if (collects_) PyGC_Enable();
+  collect_again();
+}
+
+void TracingScope::collect_again() {
+  if (std::exchange(collects_, false)) PyGC_Enable();
 }
 
 AdoptionScope::AdoptionScope(PyThreadState* thread, Compiled* compiled)

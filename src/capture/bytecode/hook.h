@@ -4,12 +4,14 @@
 // it does not want to the function that was there before.
 #pragma once
 
+#include <functional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "capture/bytecode/frame.h"
 #include "capture/bytecode/operations.h"
+#include "capture/bytecode/segment.h"
 
 namespace smelt::bytecode {
 
@@ -38,13 +40,23 @@ struct Tracing {
   bool transparent = false;                 // C code runs whose callbacks are followed: Transparent
   bool looks_inside = false;                // and it looks into what they return
   std::unordered_set<PyObject*> callbacks;  // Python functions that such C code was given
-  std::vector<Object> stopped_in;           // code of the callees in which the trace stopped
+  int called_back = 0;                      // > 0: followed code that C code has called
+  struct Callee {
+    Object code;
+    Place place;
+  };
+  std::vector<Callee> stopped_in;  // callees in which the trace stopped, the innermost first
+  // Makes a segment of a trace that has stopped, and drops what the trace holds; once.
+  std::function<void()> end;
 };
 
 // The trace that is under way on this thread, stopped or not; nullptr if there is none.
 Tracing* current_tracing();
 // Only if it has not stopped.
 Tracing* active_tracing();
+// If the trace has stopped, its segment is made now, before code runs that is not part of it: what
+// the program has dropped is gone then. Not while C code is in the middle of something.
+void end_stopped(const Trace& trace);
 // Where in the user's code the trace is: the innermost frame that is not torch's.
 void locate_break(const Tracing& tracing, Break& at);
 
@@ -69,11 +81,14 @@ class TracingScope {
   TracingScope(const TracingScope&) = delete;
   TracingScope& operator=(const TracingScope&) = delete;
 
+  // The trace is over, whatever the thread runs before this ends.
+  void collect_again();
+
  private:
   HookScope hook_;
   Tracing* outer_;
   Compiled* outer_adopter_;
-  const bool collects_ = PyGC_Disable() != 0;
+  bool collects_ = PyGC_Disable() != 0;
 };
 
 // Frames of code that `compiled` adopts are run by it for as long as this lives; with nullptr, none

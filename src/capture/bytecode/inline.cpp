@@ -145,7 +145,8 @@ PyObject* follow(Tracing& tracing, PyThreadState* thread, Frame frame, std::vect
   if (outcome == FrameOutcome::yielded)
     tracing.generators[pending.callee] = interpreter.take_refs();
   if ((outcome == FrameOutcome::stopped || outcome == FrameOutcome::unsupported) && !is_generator)
-    tracing.stopped_in.push_back(code);
+    tracing.stopped_in.push_back({code, interpreter.place()});
+  if (outcome == FrameOutcome::stopped) end_stopped(trace);
   // Behind a break the callee is a root of its own.
   PyObject* result = outcome == FrameOutcome::stopped && !is_generator
                          ? continue_root(*tracing.compiled, thread, frame)
@@ -240,7 +241,9 @@ bool follow_callback(Tracing& tracing, PyThreadState* thread, Frame frame, PyObj
   const bool looks_inside = tracing.looks_inside;
   Pending* outer = std::exchange(tracing.pending, nullptr);
   tracing.transparent = false;
+  ++tracing.called_back;
   *result = follow(tracing, thread, frame, std::move(refs), pending, throwing);
+  --tracing.called_back;
   tracing.transparent = true;
   tracing.looks_inside = looks_inside;
   tracing.pending = outer;

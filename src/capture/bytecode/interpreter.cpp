@@ -116,6 +116,7 @@ FrameOutcome Interpreter::run(bool throwing, int limit) {
       case Flow::next:
         if (limit != 0 && count++ == limit) return pause(FrameOutcome::stopped, next_);
         if (trace_ != nullptr && !trace_->active()) return pause(FrameOutcome::stopped, next_);
+        if (expected_ != nullptr && ends_here()) return pause(FrameOutcome::stopped, next_);
         flow = guarded(&Interpreter::run_instruction);
         break;
       case Flow::error:
@@ -249,6 +250,18 @@ void Interpreter::checkpoint() {
     between_checkpoints_.clear();
   else
     between_checkpoints_.insert(start_);
+}
+
+// In front of a call in which an earlier trace has stopped.
+bool Interpreter::ends_here() {
+  const auto found = expected_->find({next_, turns_});
+  if (found == expected_->end() || !found->second || trace_->bytecodes == 0) return false;
+  start_ = next_;
+  checkpoint();
+  if (live() == nullptr || trace_->exit_offset() != start_) return false;
+  trace_->stop_at(*found->second);
+  has_met_expected_ = true;
+  return true;
 }
 
 void Interpreter::check_length() {
@@ -385,6 +398,7 @@ Interpreter::Flow Interpreter::done(int inputs, bool ok) {
 
 Interpreter::Flow Interpreter::jump(int by) {
   next_ += by;
+  turns_ += by < 0;
   return Flow::next;
 }
 

@@ -11,6 +11,7 @@
 
 #include "capture/bytecode/frame.h"
 #include "capture/bytecode/operations.h"
+#include "capture/bytecode/segment.h"
 
 namespace smelt::bytecode {
 
@@ -44,6 +45,12 @@ class Interpreter {
 
   // How the trace knows the function, for its closure.
   void set_function_ref(Ref ref) { function_ref_ = ref; }
+
+  // The instruction that was run last.
+  Place place() const { return {start_, turns_}; }
+  // The trace of the root, which is at its start, shall end in front of these if it can.
+  void expect_breaks(const ExpectedBreaks* breaks) { expected_ = breaks; }
+  bool has_met_expected() const { return has_met_expected_; }  // it has ended there
 
   PyObject* value() const { return value_; }
   Ref value_ref() const { return value_ref_; }
@@ -79,6 +86,7 @@ class Interpreter {
   Flow guarded(Flow (Interpreter::*part)());
   Flow run_instruction();
   void checkpoint();
+  bool ends_here();
   void check_length();
   FrameOutcome pause(FrameOutcome outcome, int offset);
   FrameOutcome raise_out(Flow flow);
@@ -181,6 +189,8 @@ class Interpreter {
   Flow copy(int from_top);
   Flow swap(int from_top);
   Flow jump_backward(int by);
+  bool raises_at(int unit) const;
+  std::optional<bool> passing_truth(bool condition, int by) const;
   Flow jump_if(bool condition, int by);
   Flow jump_if_or_pop(bool condition, int by);
   Flow jump_if_none(bool condition, int by);
@@ -246,6 +256,9 @@ class Interpreter {
   Object handled_at_start_;            // root: the exception that was being handled
   bool redo_ = false;                  // raised: by running the instruction again
   bool never_started_ = false;         // raised: recursion too deep
+  int turns_ = 0;                      // of loops, that were begun anew
+  const ExpectedBreaks* expected_ = nullptr;
+  bool has_met_expected_ = false;
   std::string raised_type_;
   std::unordered_set<int> between_checkpoints_;
   PyObject* value_ = nullptr;

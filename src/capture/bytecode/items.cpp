@@ -4,6 +4,7 @@
 #include "capture/bytecode/builtin_call.h"
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
+#include "capture/bytecode/private_api.h"
 
 namespace smelt::bytecode {
 namespace {

@@ -1,5 +1,7 @@
 #include "capture/bytecode/iterators.h"
 
+#include "capture/bytecode/private_api.h"
+
 namespace smelt::bytecode {
 namespace {
 

@@ -30,11 +30,12 @@ Loads loads_of(PyCodeObject* code, int which) {
     int index = -1;
     if (opcode == EXTENDED_ARG) return {};
     if (opcode == LOAD_GLOBAL) index = argument >> 1;
-#ifdef LOAD_METHOD  // 3.11
+#if PY_VERSION_HEX < 0x030C0000
     if (opcode == LOAD_ATTR || opcode == LOAD_METHOD) index = argument;
 #else
     if (opcode == LOAD_ATTR) index = argument >> 1;
 #endif
+    if (index >= PyTuple_GET_SIZE(code->co_names)) return {};
     if (index >= 0) loads.names.push_back(text_of(PyTuple_GET_ITEM(code->co_names, index)));
     if (opcode != CALL_FUNCTION_EX || --which > 0) continue;
     loads.call = unit;

@@ -59,7 +59,8 @@ Result unary(Trace* trace, ScalarOp op, Value a);
 Result compare(Trace* trace, int op, Value a, Value b);
 Result is_same(Trace* trace, Value a, Value b, bool negate);
 // bool(value): 0, 1, or -1 with an error set.
-int truth(Trace* trace, Value value);
+// `passes`: for which nothing is raised, where the other way out does nothing else.
+int truth(Trace* trace, Value value, std::optional<bool> passes = {});
 // What CPython asks of the result of a __len__, which becomes an int. False with an error set.
 bool check_length(Trace& trace, Result* length);
 // format(value, spec) as FORMAT_VALUE does; conversion 0 none, 1 str, 2 repr, 3 ascii. spec may be

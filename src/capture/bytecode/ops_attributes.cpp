@@ -92,7 +92,8 @@ Interpreter::Flow Interpreter::load_build_class() {
 
 // -- imports
 
-// How a cached call finds the module that this import gave: in sys.modules, where it was before.
+// How a cached call finds the module that this import gave: in sys.modules, where it is from now
+// on. What loading it has done stays done.
 Ref Interpreter::account_for_import(PyObject* module, PyObject* key, PyObject* from_list,
                                     long level) {
   PyObject* modules = PyImport_GetModuleDict();
@@ -127,17 +128,14 @@ Interpreter::Flow Interpreter::import_name(int index) {
     PyErr_SetString(PyExc_ImportError, "__import__ not found");
     return Flow::error;
   }
-  PyObject* modules = PyImport_GetModuleDict();
-  const Py_ssize_t modules_before = PyDict_GET_SIZE(modules);
   Result module;
   {
     const Unfollowed unfollowed(live(), false);
     module.object = import_module(import, key, frame_, from_list, level);
   }
   if (live() != nullptr) {
-    const bool is_repeatable = module.object != nullptr && PyModule_Check(module.object) &&
-                               is_original_import(import) &&
-                               PyDict_GET_SIZE(modules) == modules_before;
+    const bool is_repeatable =
+        module.object != nullptr && PyModule_Check(module.object) && is_original_import(import);
     if (is_repeatable)
       module.ref = account_for_import(module.object, key, from_list, PyLong_AsLong(level));
     else

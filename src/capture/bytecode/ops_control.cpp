@@ -1,4 +1,8 @@
 // Jumps, loops, and the ways out of a frame.
+#include <opcode.h>
+
+#include <algorithm>
+
 #include "capture/bytecode/hook.h"
 #include "capture/bytecode/interpreter.h"
 
@@ -22,11 +26,60 @@ Interpreter::Flow Interpreter::swap(int from_top) {
 // Only here can a loop be interrupted.
 Interpreter::Flow Interpreter::jump_backward(int by) {
   next_ -= by;
+  ++turns_;
   return PyErr_CheckSignals() < 0 ? Flow::error : Flow::next;
 }
 
+// Whether the code there raises an exception and does nothing else that shows.
+bool Interpreter::raises_at(int unit) const {
+  constexpr int kMost = 64;
+  for (const int end = std::min(unit + kMost, units_); unit < end; ++unit) {
+    switch (bytes_[2 * unit]) {
+      case RAISE_VARARGS: return true;
+      case CACHE:
+      case EXTENDED_ARG:
+      case NOP:
+      case PUSH_NULL:
+      case LOAD_ASSERTION_ERROR:
+      case LOAD_CONST:
+      case LOAD_FAST:
+      case LOAD_DEREF:
+      case LOAD_GLOBAL:
+      case LOAD_ATTR:
+      case BINARY_OP:
+      case BINARY_SUBSCR:
+      case BUILD_STRING:
+      case BUILD_TUPLE:
+      case CALL:
+#ifdef PRECALL
+      case PRECALL:
+#endif
+#ifdef LOAD_METHOD
+      case LOAD_METHOD:
+#endif
+#ifdef KW_NAMES
+      case KW_NAMES:
+#endif
+#ifdef FORMAT_VALUE
+      case FORMAT_VALUE:
+#endif
+        continue;
+      default: return false;
+    }
+  }
+  return false;
+}
+
+// Of a branch on a tensor: the truth by which it is passed, if it is a check.
+std::optional<bool> Interpreter::passing_truth(bool condition, int by) const {
+  if (live() == nullptr || !tensors().is_tensor(peek(1).object)) return std::nullopt;
+  const bool raises = raises_at(next_), raises_there = raises_at(next_ + by);
+  if (raises == raises_there) return std::nullopt;
+  return raises ? condition : !condition;
+}
+
 Interpreter::Flow Interpreter::jump_if(bool condition, int by) {
-  const int is_true = truth(trace_, peek(1));
+  const int is_true = truth(trace_, peek(1), passing_truth(condition, by));
   if (is_true < 0) return Flow::error;
   drop(1);
   return jump((is_true != 0) == condition ? by : 0);

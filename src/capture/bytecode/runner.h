@@ -71,7 +71,7 @@ class Compiled {
  private:
   friend class RootRunner;
   RootCode& root_code(Frame frame);
-  void adopt(PyCodeObject* code);
+  RootCode* adopt(PyCodeObject* code);  // nullptr: its frames can't be roots
   void note_break(const Break& at);
   void note_recompile(std::string reason);
 
@@ -79,6 +79,8 @@ class Compiled {
   // Entries stay for as long as this lives: a frame may be running on one.
   std::unordered_map<PyCodeObject*, std::unique_ptr<RootCode>> codes_;
   std::vector<Break> breaks_;            // each place once
+  uint64_t breaks_passed_ = 0;           // by frames that it runs
+  bool has_adopted_ = false;             // a callee
   std::vector<std::string> recompiles_;  // "f at line 3: x: size at dimension 0 is 5, was 8"
   std::atomic<bool> tracing_ = false;    // one thread traces at a time, others run plain meanwhile
 };
@@ -115,5 +117,7 @@ bool is_tracing();
 // A function that is never followed: smelt.disable.
 void mark_disabled(PyObject* function);
 bool is_disabled(PyObject* function);
+// Whether there is code for this version of CPython's instructions; without, all is left to it.
+bool follows_this_python();
 
 }  // namespace smelt::bytecode

@@ -441,23 +441,23 @@ bool check_length(Trace& trace, Result* length) {
 
 namespace {
 
-// `if not valid.all(): raise`, of torch.distributions for instance: what has been valid is.
-bool is_passed_check(Trace& trace, Value tensor, LogValue logged) {
-  for (const bool truth : {true, false}) {
-    if (!trace.log().is_check(logged, truth)) continue;
-    const Unfollowed unfollowed(&trace, false);
-    const int is_true = PyObject_IsTrue(tensor.object);
-    PyErr_Clear();
-    return is_true == (truth ? 1 : 0);
-  }
-  return false;
+// `assert x[0] > 0`, or `if not valid.all(): ...`, after which torch.distributions raises an error
+// in a function of its own: what has been valid is.
+bool is_passed_check(Trace& trace, Value tensor, LogValue logged, std::optional<bool> passes) {
+  for (const bool truth : {true, false})
+    if (!passes && trace.log().is_check(logged, truth)) passes = truth;
+  if (!passes) return false;
+  const Unfollowed unfollowed(&trace, false);
+  const int is_true = PyObject_IsTrue(tensor.object);
+  PyErr_Clear();
+  return is_true == (*passes ? 1 : 0);
 }
 
 // Whether a branch on a tensor is taken for what it was. To end a training step in the middle costs
 // more than to guess, a counter or flag (of averages, of a first call) is most often what it was,
 // and so is what positions and masks are like. A loop until some numbers are such and such is not
 // rolled out by guesses.
-bool is_guessed(Trace& trace, Value tensor) {
+bool is_guessed(Trace& trace, Value tensor, std::optional<bool> passes) {
   if (!trace.speculates) return false;
   if (trace.has_backward) return true;
   const LogValue logged = trace.log().value_of(tensor.object);
@@ -465,20 +465,20 @@ bool is_guessed(Trace& trace, Value tensor) {
   const TensorLog& log = trace.log();
   if (log.is_single(logged)) return trace.may_guess_here(1000);  // one for each parameter
   if (log.has_saved_hooks()) return false;  // they would see the run that turns out to be none
-  if (is_passed_check(trace, tensor, logged)) return trace.may_guess_here(100);
+  if (is_passed_check(trace, tensor, logged, passes)) return trace.may_guess_here(100);
   return log.is_whole(logged) && trace.may_guess_here(8);
 }
 
 }  // namespace
 
-int truth(Trace* trace, Value value) {
+int truth(Trace* trace, Value value, std::optional<bool> passes) {
   if (!is_following(trace)) return PyObject_IsTrue(value.object);
   if (is_tensor(value.object)) {
     if (is_fixed_tensor(*trace, value)) {
       const Unfollowed unfollowed(trace, false);
       return PyObject_IsTrue(value.object);
     }
-    if (is_guessed(*trace, value)) {
+    if (is_guessed(*trace, value, passes)) {
       trace->has_guessed_flag = trace->has_guessed_flag || !trace->has_backward;
       const Result number = read_number(*trace, value);
       const Object held = Object::steal(number.object);

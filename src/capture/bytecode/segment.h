@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <compare>
 #include <map>
 #include <memory>
 #include <optional>
@@ -37,8 +38,10 @@ class Segment {
   const TraceResult& result() const { return result_; }
   GuardProgram& guards() { return guards_; }
   uint64_t hits = 0;
-  bool guesses = false;          // about what is in tensors
-  std::optional<Break> ends_at;  // the break in front of which it ends
+  bool guesses = false;                // about what is in tensors
+  std::optional<Break> ends_at;        // the break in front of which it ends
+  const PyTypeObject* kind = nullptr;  // of the frame's first argument, which may be gone by now
+  bool ends_inside = false;  // that is in a callee, and it has not been there a second time yet
 
   // "torch's get_num_threads gives something else"; empty: all state that was looked at is the
   // same.
@@ -71,6 +74,16 @@ class Segment {
   void set_slots(PyObject** slots, size_t count, PyObject* const* registers) const;
 };
 
+// A place in a run of a frame from its start on.
+struct Place {
+  int offset = 0;
+  int turns = 0;  // how often loops of the frame were begun anew before
+  auto operator<=>(const Place&) const = default;
+};
+// Calls in which traces of a frame further out have stopped, somewhere inside: as a root this
+// frame's next trace ends in front of them. Nothing: it turned out otherwise.
+using ExpectedBreaks = std::map<Place, std::optional<Break>>;
+
 // The segments of one code object.
 struct CodeSegments {
   // By offset (in code units), most recently used first.
@@ -82,9 +95,13 @@ struct CodeSegments {
   std::map<int, bool>
       plain;  // nothing to gain from tracing at that offset: CPython runs the instruction
   std::map<int, int>
-      wrong_guesses;          // about what is in tensors, by offset; less with each right one
-  std::map<int, int> opened;  // segments that hold for one position of an iterator, by offset
-  bool given_up = false;      // the limit was hit: the whole frame runs plain from now on
+      wrong_guesses;  // about what is in tensors, by offset; less with each right one
+  ExpectedBreaks expected;
+  std::unordered_set<int> retried;  // offsets of segments that went since their break had gone
+  std::map<int, int> opened;        // segments that hold for one position of an iterator, by offset
+  // The limit was hit for frames with a first argument of these types: there are no new segments
+  // for them. How many in a row found none that fits.
+  std::unordered_map<const PyTypeObject*, int> given_up;
 };
 
 }  // namespace smelt::bytecode

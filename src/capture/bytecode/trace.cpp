@@ -30,6 +30,12 @@ void Trace::stop(BreakReason reason, std::string detail) {
   }
 }
 
+void Trace::stop_at(Break known) {
+  if (break_) return;
+  log_->pause();
+  break_ = std::move(known);
+}
+
 void Trace::check_log(bool thorough) {
   if (!active()) return;
   if (auto trouble = log_->take_trouble(thorough)) stop(trouble->reason, trouble->detail);
@@ -50,6 +56,7 @@ Ref Trace::born_tensor(PyObject* object) const {
 }
 
 Ref Trace::ref_of(PyObject* object) const {
+  if (object == Py_None || Py_TYPE(object) == &PyLong_Type) return 0;  // never tracked
   const Tracked* tracked = find(object);
   return tracked == nullptr ? born_tensor(object) : tracked->ref;
 }

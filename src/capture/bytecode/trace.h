@@ -44,6 +44,8 @@ class Trace {
   bool active() const { return !break_; }
   // Ends the trace in front of the root's current instruction. The first reason counts.
   void stop(BreakReason reason, std::string detail);
+  // The same at a break that is known.
+  void stop_at(Break known);
   const std::optional<Break>& stopped() const { return break_; }
   // Fills in the user's line for stop(); set by the interpreter.
   std::function<void(Break&)> locate;
@@ -201,6 +203,9 @@ class Trace {
   // In front of the checkpoint's instruction.
   std::optional<TraceResult> finish_break(const Request& request);
   int exit_offset() const { return checkpoint_.offset; }
+  // Lets go of all objects but those that code still running asked to hold(). It has stopped, and
+  // its segment is made.
+  void release();
 
   size_t bytecodes = 0;  // run so far, for statistics and limits
   Object code;           // of the root's frame, for the names of its variables

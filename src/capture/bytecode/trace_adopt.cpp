@@ -1,4 +1,5 @@
 // What C code made, without the trace having seen how.
+#include "capture/bytecode/private_api.h"
 #include "capture/bytecode/replay.h"
 #include "capture/bytecode/trace.h"
 

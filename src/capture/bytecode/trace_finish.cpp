@@ -155,6 +155,19 @@ std::optional<TraceResult> Trace::finish_break(const Request& request) {
   return finish(std::move(exit), position, request);
 }
 
+void Trace::release() {
+  transients_.clear();
+  born_tensors_.clear();
+  // What goes with them may run code, which finds the account empty.
+  const Checkpoint checkpoint = std::exchange(checkpoint_, {});
+  const TrackedObjects objects = std::exchange(objects_, {});
+  const std::vector<Node> nodes = std::exchange(nodes_, {});
+  const std::vector<Step> steps = std::exchange(steps_, {});
+  const std::vector<Reading> readings = std::exchange(readings_, {});
+  const std::vector<AbsentKey> absent = std::exchange(absent_, {});
+  const std::vector<TypeLookup> lookups = std::exchange(lookups_, {});
+}
+
 std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
                                          const Request& request) {
   steps_.resize(position.steps);
@@ -206,8 +219,8 @@ bool Trace::is_change(const Step& step, Ref nodes) const {
 }
 
 bool Trace::has_changed(Mark since) const {
-  return std::any_of(steps_.begin() + static_cast<ptrdiff_t>(since.steps), steps_.end(),
-                     [&](const Step& step) { return is_change(step, since.nodes); });
+  return active() && std::any_of(steps_.begin() + static_cast<ptrdiff_t>(since.steps), steps_.end(),
+                                 [&](const Step& step) { return is_change(step, since.nodes); });
 }
 
 bool Trace::has_pending_change() const {

@@ -2,6 +2,8 @@
 
 #include <functional>
 
+#include "capture/bytecode/private_api.h"
+
 namespace smelt::bytecode {
 
 int64_t length_of(PyObject* object) {

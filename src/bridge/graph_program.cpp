@@ -128,6 +128,22 @@ class DroppedGradients {
   std::vector<std::pair<at::Tensor, at::Tensor>> dropped_;
 };
 
+bool share_memory(const OpLog& log, std::span<const LogValue> outputs) {
+  std::vector<int32_t> seen;
+  for (LogValue output : outputs) {
+    if (output < 0 || log.values()[output].kind == LoggedTensor::Kind::input) continue;
+    const int32_t memory = log.values()[output].memory;
+    if (std::find(seen.begin(), seen.end(), memory) != seen.end()) return true;
+    seen.push_back(memory);
+  }
+  return false;
+}
+
+// Without autograd: nothing that a stage before the last would have to take back.
+bool can_be_parted(const LogProgram& log, bool gives_no_numbers) {
+  return !log.writes() && !log.has_grads() && gives_no_numbers && log.computes_without_numbers();
+}
+
 // By requires_grad_() where no op has a gradient: a graph of such ops would not know.
 bool gives_leaf(const OpLog& log, std::span<const LogValue> outputs) {
   return std::ranges::any_of(outputs, [&](LogValue output) { return log.is_tracked(output); });
@@ -145,7 +161,11 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     // come, which one node for all of them does not keep.
     clears_only_ = log_.clears_only() && leaves_graph(log, outputs) && !has_hooks(log, inputs);
     const bool tracked = log_.uses_autograd() && (!log_.has_grads() || clears_only_);
-    Decision decision = can_record(log, inputs, outputs);
+    Decision decision = can_record(log, inputs);
+    // PyTorch must know such outputs as views of each other: by stages, if they can be made so.
+    const bool shares = share_memory(log, outputs);
+    if (shares && (is_stage || (!tracked && !can_be_parted(log_, wanted_numbers.empty()))))
+      decision = Decision::forbid("two outputs share memory");
     if (decision && log_.has_grads() && !tracked) decision = can_step(log, inputs, outputs);
     if (decision && !tracked && !log_.has_grads() && gives_leaf(log, outputs))
       decision = Decision::forbid("a result is a leaf that requires a gradient");
@@ -155,7 +175,8 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     if (decision && want == Want::fastest && !tracked && !log_.has_backward())
       decision = graph_is_faster(log, log_);
     StageStarts stages;
-    if (decision && tracked && !is_stage) stages = find_stages(log, log_.live(), outputs);
+    if (decision && (tracked || shares) && !is_stage)
+      stages = find_stages(log, log_.live(), outputs);
     if (decision && !stages.possible) decision = stages.possible;
     if (decision && (!stages.positions.empty() || !stages.called.empty())) {
       try {
@@ -211,8 +232,7 @@ Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> inpu
   return Decision::allow();
 }
 
-Decision GraphProgram::can_record(const OpLog& log, std::span<const LogValue> inputs,
-                                  std::span<const LogValue> outputs) const {
+Decision GraphProgram::can_record(const OpLog& log, std::span<const LogValue> inputs) const {
   for (const LogItem& item : log.items())
     if (item.op == &opaque_op() && !(log_.has_backward() && (item.registers_hook || item.function)))
       return Decision::forbid("it calls autograd or Python code");
@@ -226,15 +246,6 @@ Decision GraphProgram::can_record(const OpLog& log, std::span<const LogValue> in
     if (tensor.layout() != c10::kStrided || tensor.sizes() != then.sizes ||
         tensor.strides() != then.strides || tensor.scalar_type() != then.dtype)
       return Decision::forbid("the type of an input is changed");
-  }
-  // Autograd must know such outputs as views of each other.
-  std::vector<int32_t> seen;
-  for (LogValue output : outputs) {
-    if (output < 0 || log.values()[output].kind == LoggedTensor::Kind::input) continue;
-    const int32_t memory = log.values()[output].memory;
-    if (std::find(seen.begin(), seen.end(), memory) != seen.end())
-      return Decision::forbid("two outputs share memory");
-    seen.push_back(memory);
   }
   return Decision::allow();
 }

@@ -59,8 +59,7 @@ class GraphProgram {
   std::string str() const;
 
  private:
-  Decision can_record(const OpLog& log, std::span<const LogValue> inputs,
-                      std::span<const LogValue> outputs) const;
+  Decision can_record(const OpLog& log, std::span<const LogValue> inputs) const;
   Decision can_step(const OpLog& log, std::span<const LogValue> inputs,
                     std::span<const LogValue> outputs) const;
   void record(const OpLog& log, std::span<const LogValue> inputs, const CompileOptions& options);

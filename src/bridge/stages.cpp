@@ -23,10 +23,18 @@ class DependentOutputs {
     find_entangled();
   }
 
+  // These ops are called as they are, too.
+  void add_called(const std::vector<size_t>& items) {
+    entangled_.insert(entangled_.end(), items.begin(), items.end());
+    std::ranges::sort(entangled_);
+    const auto twice = std::ranges::unique(entangled_);
+    entangled_.erase(twice.begin(), twice.end());
+  }
+
   std::vector<Interval> intervals() const {
     std::vector<Interval> found;
-    if (tracked_.size() < 2) return found;
     for (LogValue output : tracked_) {
+      if (tracked_.size() < 2) break;
       const size_t ready = ready_at(output);
       if (const std::optional<size_t> reader = first_reader(output, ready))
         found.push_back({ready, *reader});
@@ -109,6 +117,62 @@ class DependentOutputs {
   std::vector<size_t> entangled_;  // items
 };
 
+// Outputs on one memory: the ops by which they are views of what was made there first.
+class SharedOutputs {
+ public:
+  SharedOutputs(const OpLog& log, std::span<const LogValue> outputs) : log_(log) {
+    std::vector<LogValue> own(outputs.begin(), outputs.end());
+    std::erase_if(own, [&](LogValue output) {
+      return output < 0 || log.values()[output].kind == LoggedTensor::Kind::input;
+    });
+    for (size_t i = 0; i < own.size(); ++i) {
+      const auto shares = [&](LogValue other) { return memory_of(other) == memory_of(own[i]); };
+      if (std::ranges::count_if(own, shares) > 1) add(own[i]);
+    }
+  }
+
+  bool any() const { return any_; }
+  bool are_views() const { return are_views_; }
+  const std::vector<size_t>& views() const { return views_; }
+
+ private:
+  int32_t memory_of(LogValue value) const { return log_.values()[value].memory; }
+
+  void add(LogValue output) {
+    any_ = true;
+    are_views_ = are_views_ && !log_.is_input_memory(memory_of(output)) && follow(output);
+  }
+
+  // Back to the op that made the memory. What is written into it later would have to be seen by
+  // all.
+  bool follow(LogValue value) {
+    while (true) {
+      const LoggedTensor& known = log_.values()[value];
+      if (known.kind != LoggedTensor::Kind::result || known.inner) return false;
+      const LogItem& item = log_.items()[known.item];
+      LogValue source = -1;
+      each_argument(item, [&](LogValue argument) {
+        if (memory_of(argument) == known.memory) source = argument;
+      });
+      if (source < 0) return true;
+      if (!item.written.empty() || is_written_behind(known.memory, known.item)) return false;
+      views_.push_back(known.item);
+      value = source;
+    }
+  }
+
+  bool is_written_behind(int32_t memory, size_t position) const {
+    for (size_t i = position; i < log_.items().size(); ++i)
+      for (LogValue written : log_.items()[i].written)
+        if (memory_of(written) == memory) return true;
+    return false;
+  }
+
+  const OpLog& log_;
+  bool any_ = false, are_views_ = true;
+  std::vector<size_t> views_;  // items
+};
+
 // Of a long way some are looked at.
 std::optional<size_t> cheapest(const Lifetimes& lifetimes, Interval interval) {
   constexpr size_t kLooks = 64;
@@ -180,7 +244,15 @@ std::optional<Lifetimes::Cost> Lifetimes::cost(size_t position) const {
 StageStarts find_stages(const OpLog& log, const std::vector<bool>& live,
                         std::span<const LogValue> outputs) {
   StageStarts starts;
-  const DependentOutputs dependent(log, outputs);
+  constexpr size_t kMostViews = 16;  // each parts what is computed around it
+  DependentOutputs dependent(log, outputs);
+  if (const SharedOutputs shared(log, outputs); shared.any()) {
+    if (!shared.are_views() || shared.views().empty() || shared.views().size() > kMostViews) {
+      starts.possible = Decision::forbid("two outputs share memory");
+      return starts;
+    }
+    dependent.add_called(shared.views());
+  }
   const std::vector<Interval> intervals = dependent.intervals();
   starts.called = dependent.entangled();
   if (starts.called.empty() && intervals.empty()) return starts;

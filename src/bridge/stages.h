@@ -1,4 +1,5 @@
-// A log whose outputs are computed from each other, as stages that run one behind the other. All
+// A log whose outputs are computed from each other, or are views of each other, as stages that run
+// one behind the other. All
 // outputs of a compiled program have one autograd node, which knows of no way from one of them to
 // the other: torch.autograd.grad(loss, hidden) would find none, and hidden would have no gradient
 // to retain. So the log is parted between such an output and what is computed from it, and each
@@ -19,8 +20,9 @@ namespace smelt {
 // one alone. Forbidden: it takes several, but can't be parted.
 struct StageStarts {
   std::vector<size_t> positions;
-  // Ops, each a stage alone, whose results are computed from each other: they are called as they
-  // are (torch.lstm_cell gives h and c, and computes one from the other).
+  // Ops, each a stage alone, that are called as they are: their results are computed from each
+  // other (torch.lstm_cell gives h and c, and computes one from the other), or one output is a view
+  // of another by them, which PyTorch has to know (logits, logits.t()).
   std::vector<size_t> called;
   Decision possible = Decision::allow();
 };

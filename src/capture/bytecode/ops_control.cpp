@@ -51,10 +51,8 @@ bool Interpreter::raises_at(int unit) const {
       case BUILD_STRING:
       case BUILD_TUPLE:
       case CALL:
-#ifdef PRECALL
+#if PY_VERSION_HEX < 0x030C0000
       case PRECALL:
-#endif
-#ifdef LOAD_METHOD
       case LOAD_METHOD:
 #endif
 #ifdef KW_NAMES

@@ -48,6 +48,13 @@ struct BuiltinCall {
   Result call_special(PyObject* method, PyObject* name, Value self);
 };
 
+// What a handler returns with: its result is this object, or None if `ok`; else an error is set.
+inline bool give(Result* result, PyObject* object, Ref ref = 0) {
+  *result = {Py_NewRef(object), ref};
+  return true;
+}
+inline bool give_none(Result* result, bool ok) { return !ok || give(result, Py_None); }
+
 bool is_deque(PyObject* object);
 
 // builtin_methods.cpp

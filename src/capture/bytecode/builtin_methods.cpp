@@ -28,16 +28,6 @@ struct MethodCall {
 using Method = bool (*)(MethodCall&, Result*);
 using Table = std::unordered_map<std::string_view, Method>;
 
-bool give(Result* result, PyObject* object, Ref ref = 0) {
-  *result = {Py_NewRef(object), ref};
-  return true;
-}
-
-bool give_none(Result* result, bool ok) {
-  if (ok) *result = {Py_NewRef(Py_None), 0};
-  return true;
-}
-
 // The method as its type has it, to be called again with the object in front: a subclass may have
 // another one of that name. Empty: none that can be held on to.
 Object unbound(const MethodCall& m) {

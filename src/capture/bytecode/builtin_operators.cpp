@@ -9,16 +9,6 @@
 #include "capture/bytecode/builtin_call.h"
 
 namespace smelt::bytecode {
-namespace {
-
-bool give(Result* result, PyObject* object) {
-  *result = {Py_NewRef(object), 0};
-  return true;
-}
-
-bool give_none(Result* result, bool ok) { return !ok || give(result, Py_None); }
-
-}  // namespace
 
 bool is_operation(std::string_view name) {
   return name != "setitem" && name != "delitem" && name != "iconcat" && name != "call";

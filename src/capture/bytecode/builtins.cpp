@@ -169,7 +169,7 @@ bool call_sum(BuiltinCall& c, Result* result) {
   for (const Result& item : items) {
     if (total.object != nullptr) {
       const Result next_total =
-          binary(&c.trace, 0 /* NB_ADD */, {total.object, total.ref}, {item.object, item.ref});
+          binary(&c.trace, NB_ADD, {total.object, total.ref}, {item.object, item.ref});
       Py_DECREF(total.object);
       total = next_total;
     }

@@ -22,9 +22,9 @@ bool is_device(PyObject* object);
 // Of a constant: code makes it anew, so that it has an identity of its own. (That of a number or a
 // str is of no interest: CPython itself keeps some of them and makes others again.)
 bool is_compound(PyObject* constant);
-// numpy.float64 and the like: constants that are known by value.
 // Objects of the type are hashed and compared by what they are, not by what is in them.
 bool is_known_by_identity(const PyTypeObject* type);
+// numpy.float64 and the like: constants that are known by value.
 bool is_numpy_number(const PyTypeObject* type);
 // A set or frozenset with nothing but constants in it.
 bool is_constant_set(PyObject* set);

@@ -9,11 +9,6 @@
 #include "capture/bytecode/object.h"
 #include "capture/bytecode/private_api.h"
 
-#if PY_VERSION_HEX >= 0x030D0000
-extern "C" int _PySet_NextEntry(PyObject* set, Py_ssize_t* position, PyObject** key,
-                                Py_hash_t* hash);
-#endif
-
 namespace smelt::bytecode {
 namespace {
 

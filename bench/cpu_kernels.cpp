@@ -61,7 +61,7 @@ Loaded load(const std::string& source) {
 
 void run(benchmark::State& state, const std::string& source) {
   Loaded loaded = load(source);
-  const smelt::CpuKernel& kernel = loaded.module->kernel(0);
+  const smelt::UnitKernel& kernel = loaded.module->kernel(0);
   const int64_t units = kernel.units.known();
   loaded.scratch.resize(std::max(kernel.scratch_bytes, kernel.partial_bytes) + 64);
   loaded.buffers.push_back(loaded.scratch.data());
@@ -115,7 +115,7 @@ struct Pieces {
 // as many bytes.
 void walk_pieces(const Loaded& loaded, const Loaded& copied, int64_t begin, int64_t end,
                  int64_t step, Pieces& pieces) {
-  const smelt::CpuKernel& kernel = loaded.module->kernel(0);
+  const smelt::UnitKernel& kernel = loaded.module->kernel(0);
   const int64_t units = kernel.units.known();
   std::vector<std::byte> scratch(kernel.scratch_bytes + 64);
   const int64_t half = loaded.bytes / 2 / units * step / 64 * 64;  // read, and as much written
@@ -137,7 +137,7 @@ double middle(std::vector<double>& numbers) {
 // Per element of the largest buffer, at its best.
 double in_cache_ns(const std::string& source) {
   Loaded loaded = load(source);
-  const smelt::CpuKernel& kernel = loaded.module->kernel(0);
+  const smelt::UnitKernel& kernel = loaded.module->kernel(0);
   std::vector<std::byte> scratch(std::max(kernel.scratch_bytes, kernel.partial_bytes) + 64);
   loaded.buffers.push_back(scratch.data());
   double best = 1e9;

@@ -57,6 +57,7 @@ def main():
     print(f"torch_dir={torch}")
     print(f"torch_version={version}")
     print(f"python_include={sysconfig.get_path('include')}")
+    print(f"python_version={sys.version_info.major}.{sys.version_info.minor}")
     print(f"extension_suffix={sysconfig.get_config_var('EXT_SUFFIX')}")
 
 

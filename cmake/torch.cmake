@@ -21,7 +21,7 @@ execute_process(
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "${complaint}")
 endif()
-foreach(key IN ITEMS torch_dir torch_version python_include extension_suffix)
+foreach(key IN ITEMS torch_dir torch_version python_version python_include extension_suffix)
   if(NOT answer MATCHES "${key}=([^\n]*)")
     message(FATAL_ERROR "find_torch.py did not print ${key}")
   endif()

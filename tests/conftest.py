@@ -5,3 +5,26 @@ import os
 # oneDNN would use AMX where the processor has it, also where the machine it runs on does not let it. Read once, by the
 # first op that uses oneDNN.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--part", help="K/N: of N processes that share the tests, what the K-th runs; whole files, so that fixtures hold")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--part") is None:
+        return
+    part, parts = (int(number) for number in config.getoption("--part").split("/"))
+    weights = {}
+    for item in items:
+        slow = 20 if item.get_closest_marker("slow") else 1
+        weights[item.path] = weights.get(item.path, 0) + slow
+    loads = [0] * parts
+    taken = set()
+    for path in sorted(weights, key=lambda path: (-weights[path], path)):
+        lightest = loads.index(min(loads))
+        loads[lightest] += weights[path]
+        if lightest == part - 1:
+            taken.add(path)
+    config.hook.pytest_deselected(items=[item for item in items if item.path not in taken])
+    items[:] = [item for item in items if item.path in taken]

@@ -11,19 +11,22 @@
 """
 from pathlib import Path
 
-import torch
+from . import _environment
 
-from . import _native
+_environment.check()
+
+from . import _accelerate, _logger, _native
 from ._compile import compile, disable, forget_all, is_compiling
-from ._errors import ArgumentError, BreakError, Error, InternalError, OptionError, RecordError
+from ._errors import ArgumentError, BreakError, Error, InternalError, OptionError, RecompileError, RecordError
 from ._explain import Report, explain
 from ._record import Graph, record
 from ._settings import list_backends, register_backend
+from ._stance import stance
 
 __version__ = _native.version
-__all__ = ['ArgumentError', 'BreakError', 'Error', 'Graph', 'InternalError', 'OptionError', 'RecordError', 'Report',
-           'cmake_prefix_path', 'compile', 'disable', 'explain', 'is_compiling', 'list_backends', 'record',
-           'register_backend', 'reset', 'set_log', 'stats']
+__all__ = ['ArgumentError', 'BreakError', 'Error', 'Graph', 'InternalError', 'OptionError', 'RecompileError', 'RecordError',
+           'Report', 'cmake_prefix_path', 'compile', 'disable', 'explain', 'is_compiling', 'list_backends', 'record',
+           'register_backend', 'reset', 'set_log', 'stance', 'stats', 'verify', 'warmup']
 
 # For C++ programs: cmake -DCMAKE_PREFIX_PATH="$(python -c 'import smelt; print(smelt.cmake_prefix_path)')".
 cmake_prefix_path = str(Path(__file__).parent / 'share' / 'cmake')
@@ -35,7 +38,7 @@ def stats():
     Of smelt.compile: frames (calls of compiled functions), segments (pieces compiled), instructions (of Python,
     followed by traces), graph_breaks, recompiles, cache_hits, compile_seconds. Of graphs: graphs, refusals, nodes (ops written down), runs, ops_native, ops_fallback,
     kernels (made of native ops), arena_buffers (results with a place in their program's arena), arena_copies,
-    shapes_row / shapes_meta / shapes_probe (where result types came from), record_ns and compile_ns.
+    shapes_row / shapes_meta / shapes_seen (where result types came from), record_ns and compile_ns.
     """
     counters = _native.counters()
     for name in ('frames', 'segments', 'instructions', 'graph_breaks', 'recompiles', 'cache_hits'):
@@ -50,16 +53,38 @@ def reset():
     _native.reset_counters()
 
 
-def set_log(categories):
-    """Switches logging on, as the environment variable SMELT_LOG does: 'graph,passes', 'all' or ''."""
+def set_log(categories, logger=None):
+    """Switches logging on, as the environment variable SMELT_LOG does: 'graph,passes', 'all' or ''.
+
+    logger: a logging.Logger that gets the lines, at level INFO, under a child named as the category; a thread hands them
+    on, shortly after they are written. None: they go to standard error.
+    """
+    _logger.stop()
     _native.set_log(categories)
+    if logger is not None:
+        _logger.start(logger)
 
 
-def _check_torch():
-    built, here = _native.built_for_torch(), torch.__version__.split('+')[0]
-    if built.split('+')[0] != here:
-        raise ImportError(f'smelt was built for PyTorch {built} and this is {torch.__version__}; install smelt again '
-                          'in this environment: pip install --force-reinstall --no-deps smelt')
+def verify(fn, /, *args, **kwargs):
+    """Calls fn(*args, **kwargs) compiled, in eager and in fp64, and compares: what it returns, the gradients, and the
+    tensors that it changes. Nothing is changed by that.
+
+    The result is true where compiled and eager agree; print() shows the largest absolute and relative differences and
+    those in units of the last place. After a mismatch it names the part of the compiler and the ops, and a script that
+    shows it. A function that is compiled is verified with its own settings.
+    """
+    from .instruments.verify import verify as run
+    return run(fn, *args, **kwargs)
 
 
-_check_torch()
+def warmup(fn, inputs, *, backward=False):
+    """Compiles ahead: calls `fn`, which smelt.compile returned, with each of the inputs, until that compiles nothing.
+
+    inputs: a list; each is a tuple of arguments, a dict of keyword arguments, or one tensor. backward: also runs the
+    backward pass. Parameters, buffers, gradients, optimizer state and random generators are as before afterwards.
+    """
+    from .instruments.warm_up import warmup as run
+    return run(fn, inputs, backward)
+
+
+_accelerate.add_name()

@@ -12,6 +12,7 @@ from . import _native, _settings, _shared
 from ._errors import ArgumentError, OptionError
 
 _live = weakref.WeakSet()  # every CompiledFunction, for reset()
+_said = set()  # what was warned of, once per process
 
 
 def compile(model=None, *, mode='default', backend='native', dynamic=None, fullgraph=False, options=None, disable=False,
@@ -26,14 +27,17 @@ def compile(model=None, *, mode='default', backend='native', dynamic=None, fullg
     backend: 'native'; 'eager', the captured ops one by one, as a baseline for debugging; a name given to
     smelt.register_backend; or a function of (graph, example_inputs) that returns what is called in the graph's place.
     dynamic: a wish that other sizes cause no recompile. Code is compiled for the sizes it sees whatever is
-        given here: results are the same, and smelt.explain tells of a wish that was not granted.
+        given here: results are the same, and a warning says once that the wish was not granted.
     fullgraph: a graph break is a smelt.BreakError that says where it is and what to do.
-    options: a dict of 'freeze', 'fusion', 'max_fused_nodes', 'numerics' and 'recompile_limit'.
+    options: a dict of 'freeze', 'fusion', 'max_fused_nodes', 'numerics', 'recompile_limit', 'rollback'
+        and 'verify_every', and for who looks for a fault 'disabled_passes'.
     disable: returns `model` itself, as the environment variable SMELT_DISABLE=1 does for the whole process.
     """
     settings = _settings.check(mode=mode, backend=backend, dynamic=dynamic, fullgraph=fullgraph, options=options,
                                **unknown)
     disabled = _settings.check_disable(disable) or is_off()
+    if not disabled:
+        say_once(settings.notes(), stacklevel=3)
 
     def apply(model):
         check_callable(model, 'smelt.compile')
@@ -63,6 +67,13 @@ def check_python(settings):
     warnings.warn(f'smelt: {problem}', RuntimeWarning, stacklevel=4)
 
 
+def say_once(notes, stacklevel):
+    for note in notes:
+        if note not in _said:
+            _said.add(note)
+            warnings.warn(f'smelt: {note}', RuntimeWarning, stacklevel=stacklevel)
+
+
 def check_callable(model, api):
     if isinstance(model, type) and issubclass(model, torch.nn.Module):
         raise ArgumentError(f'{api} takes an instance of {model.__name__}, not the class; '
@@ -84,15 +95,32 @@ def compile_with(model, settings):
     if isinstance(model, types.MethodType):
         return types.MethodType(compile_with(model.__func__, settings), model.__self__)
     if isinstance(model, functools.partial):
-        partial = type(model)(compile_with(model.func, settings), *model.args, **model.keywords)
-        partial.__dict__.update(model.__dict__)
+        # Over the same dict of keywords: what is put into that later counts for both.
+        partial = type(model)(model.func)
+        partial.__setstate__((compile_with(model.func, settings), model.args, model.keywords, model.__dict__))
         return partial
     if isinstance(model, torch.jit.ScriptModule):
         return model  # TorchScript has compiled it
+    if _is_distributed(model):
+        return _around(model, compile_with(model.module, settings))
     call = original_of(type(model).__call__)
     if isinstance(call, types.FunctionType) and _keeps_its_class(model):
         return _shared.shared(model, _new(call, settings, bound=model))
     return _compile_function(_calling(model), model, settings)
+
+
+def _is_distributed(model):
+    """A wrapper that talks to other processes around the calls of the model in it, and computes nothing itself."""
+    parallel = sys.modules.get('torch.nn.parallel.distributed')
+    return parallel is not None and type(model) is parallel.DistributedDataParallel
+
+
+def _around(wrapper, module):
+    """The wrapper again, with `module` in it."""
+    around = object.__new__(type(wrapper))
+    around.__dict__.update(wrapper.__dict__)
+    around.__dict__['_modules'] = {**wrapper._modules, 'module': module}
+    return around
 
 
 def _keeps_its_class(model):
@@ -116,6 +144,9 @@ def _compile_function(function, original, settings):
 def _new(function, settings, **more):
     compiled = _native.CompiledFunction(function, settings=settings, **more, **settings.native())
     _live.add(compiled)
+    if every := settings.options.get('verify_every'):
+        from .instruments.production import check
+        compiled._watch(check, every)
     return compiled
 
 
@@ -146,6 +177,28 @@ def native_of(model):
     if isinstance(model, functools.partial):
         return native_of(model.func)
     return None
+
+
+# -- as other compilers see it
+#
+# torch.compile and torch.export look at what the class of a callable has as __call__. They find these functions and
+# come to the code behind them, as if smelt were not there; whoever calls them by that name gets what is compiled.
+
+
+def _call_of_function(self, /, *args, **kwargs):
+    if torch.compiler.is_dynamo_compiling():
+        return self._function(*(() if self._bound is None else (self._bound,)), *args, **kwargs)
+    return self(*args, **kwargs)
+
+
+def _call_of_instance(self, /, *args, **kwargs):
+    if torch.compiler.is_dynamo_compiling():
+        return self.__wrapped__(*args, **kwargs)
+    return self(*args, **kwargs)
+
+
+_native.show_as_call(_native.CompiledFunction, _call_of_function)
+_native.show_as_call(_native.InstanceCall, _call_of_instance)
 
 
 # -- copies and pickles
@@ -214,8 +267,12 @@ def _marked(function):
 
 
 def is_compiling():
-    """True while smelt follows the function that asks; what is compiled then is what runs for True."""
-    return _native.is_tracing()
+    """True in code that smelt compiles: in each call of a compiled function alike, the first and all others, and in
+    everything that it calls. False in what smelt.disable has marked, and outside."""
+    return _native.is_compiling()
+
+
+is_compiling._dynamo_marked_constant = True  # for torch.compile, which can't look into C code
 
 
 def forget_all():

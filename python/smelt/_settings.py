@@ -1,10 +1,15 @@
 """The arguments of smelt.compile: modes, options, back ends, and the errors that list them."""
 import dataclasses
 
+import torch
+
+from . import _native
 from ._errors import ArgumentError, OptionError
 
 # The names that PyTorch has. One that has nothing of its own here runs as 'default', and smelt.explain says so.
 MODES = ('default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs', 'lite')
+# Whether programs on CUDA are run as CUDA graphs; in other modes they are not.
+GRAPHS = {'reduce-overhead': 'always', 'max-autotune': 'always', 'max-autotune-no-cudagraphs': 'never'}
 KEYWORDS = ('mode', 'backend', 'dynamic', 'fullgraph', 'options', 'disable')
 
 
@@ -17,14 +22,24 @@ def _at_least(least):
             lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least)
 
 
+def _are_passes(text):
+    return set(text.split('+')) <= set(_native.pass_names())
+
+
 # name: what it may be, in words and as a function.
 OPTIONS = {
+    'disabled_passes': ("names of passes with '+' between", lambda value: isinstance(value, str) and _are_passes(value)),
     'freeze': ('True or False', lambda value: isinstance(value, bool)),
     'fusion': _one_of('none', 'pointwise', 'full'),
     'max_fused_nodes': _at_least(1),
     'numerics': _one_of('default', 'eager'),
     'recompile_limit': _at_least(1),
+    'rollback': ('True or False', lambda value: isinstance(value, bool)),
+    'verify_every': _at_least(1),
 }
+
+_CAPTURE = ('recompile_limit', 'rollback')  # options that are no matter of the back end
+_CALL = ('verify_every',)  # nor of the native side
 
 # None: smelt's own, known to the native side by its name.
 _backends = {'eager': None, 'interpret': None, 'native': None}
@@ -69,14 +84,28 @@ class Settings:
     def native(self):
         """As _native.CompiledFunction takes them."""
         named = isinstance(self.backend, str)
+        tuning = self.options | ({'cuda_graphs': GRAPHS[self.mode]} if self.mode in GRAPHS else {})
         return {
             'backend': self.backend if named and _backends[self.backend] is None else 'custom',
             'backend_callable': _backends[self.backend] if named else self.backend,
             'mode': MODES.index(self.mode),
             'fullgraph': self.fullgraph,
-            'tuning': ''.join(f'{name}={value},' for name, value in self.options.items() if name != 'recompile_limit'),
-            **{name: self.options[name] for name in ('recompile_limit',) if name in self.options},
+            'tuning': ''.join(f'{name}={value},' for name, value in tuning.items()
+                              if name not in _CAPTURE and name not in _CALL),
+            **{name: self.options[name] for name in _CAPTURE if name in self.options},
         }
+
+    def notes(self):
+        """Wishes that have no effect yet, a sentence each."""
+        if self.dynamic:
+            yield ('dynamic=True has no effect yet: sizes are compiled one by one, and each new one compiles again; pad '
+                   'to a few sizes where they vary a lot')
+        if self.mode == 'default':
+            return
+        if GRAPHS.get(self.mode) != 'always':
+            yield f"mode={self.mode!r} has nothing of its own on any device yet: it runs as 'default'"
+        elif not torch.cuda.is_available():
+            yield f"mode={self.mode!r} has nothing of its own on the CPU yet: it runs as 'default'"
 
     def keywords(self):
         """As smelt.compile takes them."""

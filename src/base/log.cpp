@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <set>
 
 #include "base/error.h"
+#include "base/log_sink.h"
 
 namespace smelt {
 namespace {
@@ -68,7 +70,16 @@ std::string unknown_category(const std::string& name) {
   return "SMELT_LOG has no category '" + name + "'; the categories are:" + known_names();
 }
 
+std::mutex sink_mutex;
+std::shared_ptr<const LogSink> given_sink;
+
 void write_line(std::string_view category, const std::string& message) {
+  std::shared_ptr<const LogSink> sink;
+  {
+    const std::scoped_lock lock(sink_mutex);
+    sink = given_sink;
+  }
+  if (sink) return (*sink)(category, message);
   static std::mutex mutex;
   std::string line = "smelt[" + std::string(category) + "] " + message;
   if (!line.ends_with('\n')) line += '\n';
@@ -102,6 +113,19 @@ void set_log(std::string_view categories) {
   uint32_t bits = bits_of(categories, unknown);
   if (!unknown.empty()) throw Error(unknown_category(unknown));
   enabled_bits().store(bits, std::memory_order_relaxed);
+}
+
+void set_log_sink(LogSink sink) {
+  auto given = sink ? std::make_shared<const LogSink>(std::move(sink)) : nullptr;
+  const std::scoped_lock lock(sink_mutex);
+  given_sink.swap(given);  // the old one goes when the lock has gone
+}
+
+std::string enabled_log() {
+  std::string text;
+  for (size_t i = 0; i < kRows.size(); ++i)
+    if (log_enabled(static_cast<Log>(i))) text += std::string(kRows[i].name) + ",";
+  return text;
 }
 
 void log(Log category, const std::string& message) {

@@ -2,7 +2,7 @@
 //   0, 1  the thread's included and excluded dispatch keys: autocast, inference mode, dispatch
 //   modes,
 //         function transforms, tracing by torch.jit
-//   2     grad mode, default dtype, global flags; dtypes and cache of autocast where it is on
+//   2     grad mode, default dtype, global flags; dtypes and cache of autocast
 //   3     modes of torch functions (which a default device is too), saved tensor hooks, anomaly
 //   mode
 // It is read in front of every compiled call.
@@ -18,6 +18,10 @@
 #include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/python_variable.h>
+
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -70,6 +74,7 @@ constexpr std::array kFields = {
     Field{"reduced precision in float16 products", 2, 55, 2},
     Field{"reduced precision in bfloat16 products", 2, 57, 2},
     Field{"accumulation in float16", 2, 59, 1},
+    Field{"flushing of denormal numbers", 2, 60, 1},
     Field{"switching off of torch functions", 3, 0, 2},
     Field{"anomaly mode", 3, 2, 1},
     Field{"a ban on saved tensor hooks", 3, 3, 1},
@@ -79,7 +84,6 @@ constexpr std::array kFields = {
 };
 
 constexpr DispatchKeySet kTop = DispatchKeySet(kTopKey);
-constexpr DispatchKeySet kAutocast({DispatchKey::AutocastCPU, DispatchKey::AutocastCUDA});
 
 uint64_t mix(uint64_t hash, uint64_t value) {
   hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2);
@@ -139,6 +143,16 @@ uint64_t precisions(const at::Context& context, bool has_cuda) {
   return word;
 }
 
+// torch.set_flush_denormal sets it for the thread; nothing but the processor tells.
+bool flushes_denormals() {
+#ifdef __SSE__
+  constexpr unsigned kFlushToZero = 0x8000;
+  return (_mm_getcsr() & kFlushToZero) != 0;
+#else
+  return false;
+#endif
+}
+
 // Each key whose state differs, by what its bit means.
 void add_keys(std::vector<std::string>& parts, DispatchKeySet was, DispatchKeySet is,
               bool set_is_on) {
@@ -182,11 +196,11 @@ Ambient read_ambient() {
   }
   word |= precisions(context, has_cuda);
   put(16, static_cast<uint8_t>(c10::get_default_dtype_as_scalartype()));
-  if (!keys.excluded_.has_all(kAutocast)) {
-    put(3, at::autocast::is_autocast_cache_enabled());
-    put(24, static_cast<uint8_t>(at::autocast::get_autocast_dtype(c10::kCPU)));
-    put(32, static_cast<uint8_t>(at::autocast::get_autocast_dtype(c10::kCUDA)));
-  }
+  put(60, flushes_denormals());
+  // Also where autocast is off: code may ask for them, and regions in it take them over.
+  put(3, at::autocast::is_autocast_cache_enabled());
+  put(24, static_cast<uint8_t>(at::autocast::get_autocast_dtype(c10::kCPU)));
+  put(32, static_cast<uint8_t>(at::autocast::get_autocast_dtype(c10::kCUDA)));
   ambient.word[2] = std::exchange(word, 0);
 
   put(2, torch::autograd::AnomalyMode::is_enabled());
@@ -197,8 +211,8 @@ Ambient read_ambient() {
   }
   if (keys.included_.has(DispatchKey::Python))
     put(16, static_cast<uint64_t>(c10::impl::TorchDispatchModeTLS::stack_len()) & 0xff);
+  put(0, static_cast<uint64_t>(PythonTorchFunctionTLS::get_disabled_state()));
   if (at::impl::torch_function_mode_enabled()) {
-    put(0, static_cast<uint64_t>(PythonTorchFunctionTLS::get_disabled_state()));
     put(24, function_modes() & 0xff'ffff'ffff);
   }
   ambient.word[3] = word;
@@ -241,10 +255,6 @@ std::string ambient_difference(const Ambient& was, const Ambient& is) {
     const uint64_t before = was.word[field.word] >> field.shift & mask;
     const uint64_t now = is.word[field.word] >> field.shift & mask;
     if (before == now) continue;
-    // Read only where autocast is on; that it is on now was said already.
-    if (std::string_view(field.name).rfind("autocast", 0) == 0 &&
-        (keys(was.word[1]).has_all(kAutocast) || keys(is.word[1]).has_all(kAutocast)))
-      continue;
     std::string text = field.name;
     if (field.bits == 1)
       text += std::string(" was ") + (before ? "on" : "off") + ", is " + (now ? "on" : "off");

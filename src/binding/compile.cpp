@@ -1,15 +1,20 @@
 // smelt.compile for Python: the callable that stands in a function's place.
 #include <Python.h>
+#include <pybind11/stl.h>
 #include <structmember.h>
-#include <torch/csrc/Exceptions.h>
 
 #include <array>
 #include <memory>
 #include <new>
+#include <optional>
+#include <string>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "binding/binding.h"
 #include "binding/compiled_function.h"
+#include "binding/python_errors.h"
+#include "capture/bytecode/hook.h"
 
 namespace py = pybind11;
 
@@ -18,51 +23,35 @@ namespace smelt {
 using namespace bytecode;
 namespace {
 
-// The C++ exception that is being handled, as a Python error.
-void set_python_error() {
-  const auto set = [](const char* type, const std::exception& error) {
-    const Object module = Object::steal(PyImport_ImportModule("smelt._native"));
-    const Object found =
-        Object::steal(module ? PyObject_GetAttrString(module.get(), type) : nullptr);
-    if (found) PyErr_SetString(found.get(), error.what());
-  };
-  try {
-    throw;
-  } catch (py::error_already_set& error) {
-    error.restore();
-  } catch (const BreakError& error) {
-    set("BreakError", error);
-  } catch (const RecordError& error) {
-    set("RecordError", error);
-  } catch (const Error& error) {
-    set("Error", error);
-  } catch (const InternalError& error) {
-    set("InternalError", error);
-  } catch (...) {
-    torch::translate_exception_to_python(std::current_exception());
-  }
-}
-
-// What `body` returns; nullptr with a Python error set if it throws.
-template <class Body>
-PyObject* without_exceptions(Body body) {
-  try {
-    return body();
-  } catch (...) {
-    set_python_error();
-    return nullptr;
-  }
-}
-
 // -- smelt._native.CompiledFunction
 
 CompiledFunction* cast(PyObject* object) { return reinterpret_cast<CompiledFunction*>(object); }
+
+PyObject* run_watched(CompiledFunction* self, PyObject* const* args, size_t nargsf,
+                      PyObject* names) {
+  self->until_watched = self->watch_every - 1;
+  const auto positional = static_cast<Py_ssize_t>(PyVectorcall_NARGS(nargsf));
+  const Object watch = Object::share(self->watch);
+  const Object tuple = Object::steal(PyTuple_New(positional));
+  const Object keywords = Object::steal(PyDict_New());
+  if (!tuple || !keywords) return nullptr;
+  for (Py_ssize_t i = 0; i < positional; ++i) PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(args[i]));
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i)
+    if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(names, i), args[positional + i]) < 0)
+      return nullptr;
+  return PyObject_CallFunctionObjArgs(watch.get(), reinterpret_cast<PyObject*>(self), tuple.get(),
+                                      keywords.get(), nullptr);
+}
 
 PyObject* run(CompiledFunction* self, PyObject* const* args, size_t nargsf, PyObject* names) {
   if (!self->function) [[unlikely]] {
     PyErr_SetString(PyExc_RuntimeError, "a compiled function was called after it was freed");
     return nullptr;
   }
+  // What the function does may drop the last other reference to it.
+  const Object alive = Object::share(reinterpret_cast<PyObject*>(self));
+  if (self->watch && --self->until_watched < 0) [[unlikely]]
+    return run_watched(self, args, nargsf, names);
   return without_exceptions(
       [&] { return self->compiled->call(self->function, args, nargsf, names); });
 }
@@ -98,17 +87,17 @@ PyObject* call_compiled(PyObject* object, PyObject* const* args, size_t nargsf, 
 }
 
 PyObject* new_compiled(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* const kNames[] = {"function",        "original",         "bound", "settings",
-                                       "backend",         "backend_callable", "mode",  "fullgraph",
-                                       "recompile_limit", "tuning",           nullptr};
+  static const char* const kNames[] = {
+      "function", "original",  "bound",           "settings", "backend",  "backend_callable",
+      "mode",     "fullgraph", "recompile_limit", "tuning",   "rollback", nullptr};
   PyObject *function, *original = nullptr, *bound = Py_None, *settings = Py_None,
                       *callable = Py_None;
   const char *backend = "native", *tuning = "";
-  int mode = 0, fullgraph = 0, recompile_limit = CompileOptions().recompile_limit;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOsOipis:CompiledFunction",
+  int mode = 0, fullgraph = 0, recompile_limit = 0, rollback = 1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOsOipisp:CompiledFunction",
                                    const_cast<char**>(kNames), &function, &original, &bound,
                                    &settings, &backend, &callable, &mode, &fullgraph,
-                                   &recompile_limit, &tuning))
+                                   &recompile_limit, &tuning, &rollback))
     return nullptr;
   if (!PyFunction_Check(function))
     return PyErr_Format(PyExc_TypeError, "CompiledFunction takes a Python function, not %s",
@@ -120,7 +109,9 @@ PyObject* new_compiled(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     if (callable != Py_None) options.backend_callable = Object::share(callable);
     options.mode = mode;
     options.fullgraph = fullgraph;
-    options.recompile_limit = recompile_limit;
+    options.is_limit_given = recompile_limit > 0;
+    if (options.is_limit_given) options.recompile_limit = recompile_limit;
+    options.rollback = rollback;
     auto compiled = std::make_shared<Compiled>(std::move(options));
     PyObject* object = type->tp_alloc(type, 0);
     if (!object) return nullptr;
@@ -143,9 +134,8 @@ int traverse_compiled(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->bound);
   Py_VISIT(self->settings);
   Py_VISIT(self->dict);
-  // While a call runs, somebody else holds the segments too, and what they hold is no cycle's.
-  if (self->compiled.use_count() == 1) return self->compiled->traverse(visit, arg);
-  return 0;
+  Py_VISIT(self->watch);
+  return self->compiled->traverse(visit, arg);
 }
 
 int clear_compiled(PyObject* object) {
@@ -155,7 +145,8 @@ int clear_compiled(PyObject* object) {
   Py_CLEAR(self->bound);
   Py_CLEAR(self->settings);
   Py_CLEAR(self->dict);
-  if (self->compiled.use_count() == 1) self->compiled->clear();
+  Py_CLEAR(self->watch);
+  self->compiled->clear();
   return 0;
 }
 
@@ -172,6 +163,7 @@ void free_compiled(PyObject* object) {
   Py_CLEAR(self->bound);
   Py_CLEAR(self->settings);
   Py_CLEAR(self->dict);
+  Py_CLEAR(self->watch);
   type->tp_free(object);
   Py_DECREF(type);
 }
@@ -199,7 +191,7 @@ py::dict describe(const Break& at) {
   using namespace py::literals;
   return py::dict("reason"_a = at.name(), "sentence"_a = at.sentence(), "remedy"_a = at.remedy(),
                   "file"_a = at.file, "line"_a = at.line, "function"_a = at.function,
-                  "text"_a = at.str());
+                  "module"_a = at.module, "called_at"_a = at.called_at, "text"_a = at.str());
 }
 
 py::str describe(const std::string& text) { return text; }
@@ -225,11 +217,39 @@ PyObject* recompiles(PyObject* self, PyObject*) {
       [&] { return list_of(std::vector(cast(self)->compiled->recompiles())); });
 }
 
+PyObject* rollbacks(PyObject* self, PyObject*) {
+  return without_exceptions(
+      [&] { return list_of(std::vector(cast(self)->compiled->rollbacks())); });
+}
+
 PyObject* reset(PyObject* self, PyObject*) {
   return without_exceptions([&] {
     cast(self)->compiled->reset();
     return Py_NewRef(Py_None);
   });
+}
+
+PyObject* set_stance(PyObject* self, PyObject* name) {
+  const char* text = PyUnicode_AsUTF8(name);
+  if (!text) return nullptr;
+  const std::optional<Stance> stance = stance_of(text);
+  if (!stance) return PyErr_Format(PyExc_ValueError, "no stance %s", text);
+  cast(self)->compiled->set_stance(*stance);
+  Py_RETURN_NONE;
+}
+
+PyObject* stance(PyObject* self, PyObject*) {
+  return PyUnicode_FromString(name_of(cast(self)->compiled->own_stance()));
+}
+
+PyObject* watch(PyObject* self, PyObject* args) {
+  PyObject* function;
+  int every;
+  if (!PyArg_ParseTuple(args, "Oi:_watch", &function, &every)) return nullptr;
+  Py_XSETREF(cast(self)->watch, function == Py_None ? nullptr : Py_NewRef(function));
+  cast(self)->watch_every = every;
+  cast(self)->until_watched = every - 1;
+  Py_RETURN_NONE;
 }
 
 // -- as functions do
@@ -241,6 +261,9 @@ PyObject* reduce(PyObject* self, PyObject*) {
   if (!module) return nullptr;
   return PyObject_CallMethod(module.get(), "reduce_function", "O", self);
 }
+
+// torch.jit.script asks for what it is to look at.
+PyObject* return_original(PyObject* self, PyObject*) { return Py_NewRef(cast(self)->original); }
 
 // What a function keeps in fields of its own is read from and written to the function.
 PyObject* get_of_function(PyObject* self, void* name) {
@@ -260,10 +283,15 @@ PyTypeObject* make_compiled_function_type(PyObject* module) {
       {"_segments", segments, METH_NOARGS, "What was compiled, a dict per segment."},
       {"_breaks", breaks, METH_NOARGS, "Where graphs ended and why, a dict each."},
       {"_recompiles", recompiles, METH_NOARGS, "Which guard failed, a sentence per recompile."},
+      {"_rollbacks", rollbacks, METH_NOARGS, "What did not pay, a sentence each."},
       {"_reset", reset, METH_NOARGS, "Forgets what was compiled."},
+      {"_stance", stance, METH_NOARGS, "Its own stance, or 'as_process'."},
+      {"_set_stance", set_stance, METH_O, "Sets its own stance; 'as_process': it has none."},
+      {"_watch", watch, METH_VARARGS, "_watch(f, n): one call in n is f(self, args, kwargs)."},
       {"__copy__", return_itself, METH_NOARGS, nullptr},
       {"__deepcopy__", return_itself, METH_O, nullptr},
       {"__reduce__", reduce, METH_NOARGS, nullptr},
+      {"__prepare_scriptable__", return_original, METH_NOARGS, nullptr},
       {}};
   static PyMemberDef members[] = {
       {"__vectorcalloffset__", T_PYSSIZET, offsetof(CompiledFunction, vectorcall), READONLY,
@@ -312,10 +340,33 @@ void bind_compile(py::module_& m) {
   if (!compiled_function_type || PyModule_AddType(m.ptr(), compiled_function_type) ||
       !instance_call_type || PyModule_AddType(m.ptr(), instance_call_type))
     throw py::error_already_set();
+  m.def(
+      "show_as_call",
+      [](const py::type& type, const py::function& function) {
+        // In the dict alone: calls go by the slots, as before.
+        auto* object = reinterpret_cast<PyTypeObject*>(type.ptr());
+        if (PyDict_SetItemString(object->tp_dict, "__call__", function.ptr()) < 0)
+          throw py::error_already_set();
+        PyType_Modified(object);
+      },
+      "Makes the function what type.__call__ is for those who look at it.");
   m.def("mark_disabled", [](const py::object& function) { mark_disabled(function.ptr()); });
   m.def("is_disabled", [](const py::object& function) { return is_disabled(function.ptr()); });
-  m.def("is_tracing", &is_tracing);
+  m.def("is_compiling", &is_in_compiled_call);
   m.def("follows_this_python", &follows_this_python);
+  m.def("process_stance", [] { return name_of(process_stance); });
+  m.def("set_process_stance", [](const std::string& name) {
+    const std::optional<Stance> stance = stance_of(name);
+    if (!stance || *stance == Stance::as_process) throw py::value_error("no stance " + name);
+    process_stance = *stance;
+  });
+  m.def("set_clock", [](const py::object& clock) {
+    if (clock.is_none()) return set_clock({});
+    set_clock([clock] {
+      const py::gil_scoped_acquire gil;
+      return clock().cast<int64_t>();
+    });
+  });
 }
 
 }  // namespace smelt

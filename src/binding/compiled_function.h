@@ -21,6 +21,9 @@ struct CompiledFunction {
   PyObject* settings;  // of the Python side
   PyObject* dict;
   PyObject* weak_references;
+  PyObject* watch;  // called in the place of one call in so many, as watch(self, args, kwargs)
+  int watch_every;
+  int until_watched;
   std::shared_ptr<bytecode::Compiled> compiled;
 };
 

@@ -5,8 +5,8 @@
 
 #include <map>
 
+#include "backend/backend.h"
 #include "capture/dispatch/convert.h"
-#include "codegen/cpu/cpu_module.h"
 #include "graph/op_name.h"
 #include "ops/meaning.h"
 #include "ops/rows.h"
@@ -97,7 +97,7 @@ py::object infer_types(const std::string& name, bool symbolic, const py::args& a
   }
   if (!described) return py::str("a tensor is not strided or of an unknown dtype");
 
-  ShapeQuery query(values, types, symbols);
+  ShapeQuery query(values, types, symbols, default_dtype().value_or(DType::f32));
   if (Decision made = row->shape(query); !made) return py::str(made.reason());
   py::list results;
   for (const auto& type : query.results) results.append(describe(type, symbols));
@@ -119,7 +119,7 @@ void bind_infer(py::module_& m) {
     return names;
   });
   // "avx512", "avx2", ...: what kernels are made for; "none" where smelt was built without LLVM.
-  m.def("cpu_target", [] { return cpu_target(); });
+  m.def("cpu_target", [] { return find_backend("cpu")->target(); });
   // By name, how the native back end computes the op; for tests and docs/ops.md.
   m.def("meaning_forms", [] {
     static constexpr const char* kPatterns[] = {"pointwise", "view", "gather", "factory"};

@@ -19,6 +19,15 @@ struct InstanceCall {
 
 InstanceCall* cast(PyObject* object) { return reinterpret_cast<InstanceCall*>(object); }
 
+// The class of the model has the __call__ that was compiled.
+bool is_still_called(const CompiledFunction* compiled) {
+  static PyObject* const name = PyUnicode_InternFromString("__call__");
+  PyObject* found = _PyType_Lookup(Py_TYPE(compiled->bound), name);
+  if (found == compiled->function) return true;
+  return found != nullptr && Py_TYPE(found) == compiled_function_type &&
+         reinterpret_cast<CompiledFunction*>(found)->function == compiled->function;
+}
+
 PyObject* call_instance(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
   const InstanceCall* self = cast(object);
   const size_t count = PyVectorcall_NARGS(nargsf);
@@ -35,8 +44,13 @@ PyObject* call_instance(PyObject* object, PyObject* const* args, size_t nargsf, 
     return PyObject_Vectorcall(self->fallback, args, nargsf, names);
   }
   auto* compiled = reinterpret_cast<CompiledFunction*>(callable.get());
-  if (Py_TYPE(callable.get()) == compiled_function_type && compiled->bound)
+  if (Py_TYPE(callable.get()) == compiled_function_type && compiled->bound) {
+    if (!is_still_called(compiled)) {
+      const Object bound = Object::share(compiled->bound);
+      return PyObject_Vectorcall(bound.get(), args + 1, count - 1, names);
+    }
     return run_with_first(compiled, compiled->bound, args, 1, nargsf, names);
+  }
   return PyObject_Vectorcall(callable.get(), args + 1, count - 1, names);
 }
 

@@ -12,6 +12,7 @@
 
 #include "binding/python_call.h"
 #include "binding/tensors.h"
+#include "bridge/time_pass.h"
 #include "capture/dispatch/grad_ops.h"
 
 namespace smelt {
@@ -32,7 +33,8 @@ bool is_named(const T& object, std::string_view name) {
 bool is_python_node(const torch::autograd::Node& node) { return is_named(node, "6PyNodeE"); }
 
 bool has_other_code(torch::autograd::Node& node) {
-  return !node.pre_hooks().empty() || !node.post_hooks().empty() ||
+  const auto is_timer = [](const auto& hook) { return is_pass_timer(*hook); };
+  return !std::ranges::all_of(node.pre_hooks(), is_timer) || !node.post_hooks().empty() ||
          node.tensor_post_acc_grad_hooks() != nullptr;
 }
 

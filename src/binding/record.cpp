@@ -118,10 +118,8 @@ const char* hidden_reason(const py::error_already_set& error) {
   throw error;
 }
 
-Engine engine_of(const std::string& backend) {
-  if (backend == "eager") return Engine::calls;
-  if (backend == "native") return Engine::native;
-  if (backend == "interpret") return Engine::interpreted;
+std::vector<const Backend*> backends_named(const std::string& backend) {
+  if (auto found = find_backends(backend)) return std::move(*found);
   throw Error("smelt.record has no back end '" + backend +
               "'; there are 'eager', 'native' and 'interpret'");
 }
@@ -156,7 +154,7 @@ RecordedGraph record_python(const py::function& call, const py::sequence& argume
   swapped.restore();
   count(Counter::record_ns, (std::chrono::steady_clock::now() - start).count());
   CompileOptions compile;
-  compile.engine = engine_of(backend);
+  compile.schedule.backends = backends_named(backend);
   return RecordedGraph(std::make_shared<const RecordedGraph::Impl>(std::move(recorded), compile));
 }
 

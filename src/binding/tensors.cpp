@@ -14,6 +14,7 @@
 #include "binding/binding.h"
 #include "binding/pass_hooks.h"
 #include "binding/python_call.h"
+#include "binding/python_errors.h"
 #include "binding/stand_ins.h"
 #include "bridge/graph_program.h"
 #include "bridge/linked_program.h"
@@ -42,18 +43,15 @@ BreakReason to_reason(OpTrouble::Kind kind) {
     case OpTrouble::Kind::autograd: return BreakReason::autograd;
     case OpTrouble::Kind::memory: return BreakReason::mutation;
     case OpTrouble::Kind::argument: return BreakReason::c_function;
+    case OpTrouble::Kind::internal: return BreakReason::internal;
   }
   return BreakReason::internal;
-}
-
-void set_error(const char* type, const char* message) {
-  PyErr_SetString(py::module_::import("smelt._native").attr(type).ptr(), message);
 }
 
 // Runs `body`; an exception becomes the Python error that PyTorch makes of it. False: there was
 // one.
 template <typename Body>
-bool without_exceptions(const Body& body) {
+bool as_pytorch(const Body& body) {
   try {
     torch::PyWarningHandler warnings;
     try {
@@ -63,26 +61,19 @@ bool without_exceptions(const Body& body) {
       warnings.set_in_exception();
       throw;
     }
-  } catch (py::error_already_set& error) {
-    error.restore();
-  } catch (const RecordError& error) {
-    set_error("RecordError", error.what());
-  } catch (const Error& error) {
-    set_error("Error", error.what());
-  } catch (const InternalError& error) {
-    set_error("InternalError", error.what());
   } catch (const std::exception&) {
-    torch::translate_exception_to_python(std::current_exception());
+    set_python_error();
   }
   return false;
 }
 
 std::vector<at::Tensor> run_program(const GraphProgram& program, std::vector<at::Tensor> inputs,
-                                    std::span<const c10::Scalar> scalars = {}) {
+                                    std::span<const c10::Scalar> scalars = {},
+                                    RunFailure* failure = nullptr) {
   if (program.ops() <= kFewOps && !program.log().has_backward())
-    return program.run(std::move(inputs), scalars);
+    return program.run(std::move(inputs), scalars, failure);
   py::gil_scoped_release nogil;
-  return program.run(std::move(inputs), scalars);
+  return program.run(std::move(inputs), scalars, failure);
 }
 
 PyObject* wrap(at::Tensor tensor) {
@@ -109,10 +100,11 @@ class NativeProgram final : public TensorProgram {
         scalars_(request.scalars.size()),
         tensors_(request.outputs.size()) {}
 
-  bool run(PyObject* const* inputs, PyObject** outputs) const override {
+  bool run(PyObject* const* inputs, PyObject** outputs, Failure* failure) const override {
     size_t made = 0;
-    bool holds = true;
-    const bool done = without_exceptions([&] {
+    bool holds = true, is_run = false;
+    RunFailure failed;
+    const bool done = as_pytorch([&] {
       std::vector<at::Tensor> tensors;
       tensors.reserve(inputs_);
       for (size_t i = 0; i < inputs_; ++i) tensors.push_back(THPVariable_Unpack(inputs[i]));
@@ -120,7 +112,8 @@ class NativeProgram final : public TensorProgram {
       for (size_t i = 0; i < scalars_; ++i) scalars.push_back(to_scalar(inputs[inputs_ + i]));
       std::vector<at::Tensor> results;
       try {
-        results = run_program(*program_, std::move(tensors), scalars);
+        results = run_program(*program_, std::move(tensors), scalars, &failed);
+        is_run = true;
       } catch (const Mispredicted&) {
         holds = false;
       }
@@ -131,14 +124,28 @@ class NativeProgram final : public TensorProgram {
     });
     if (!done)
       for (size_t i = 0; i < made; ++i) Py_CLEAR(outputs[i]);
+    if (!done) describe(failed, is_run, outputs, failure);
     return done && holds;
   }
   bool fails_cleanly() const override { return program_->fails_cleanly(); }
+  bool is_watched() const override { return program_->is_watched(); }
   size_t ops() const override { return program_->ops(); }
   bool is_left_to_autograd() const override { return program_->is_left_to_autograd(); }
   std::string str() const override { return program_->str(); }
 
  private:
+  // `is_run`: it was its results for which there was no room.
+  void describe(RunFailure& failed, bool is_run, PyObject** outputs, Failure* failure) const {
+    failure->clean = failed.clean && !is_run;
+    failure->position = is_run ? SIZE_MAX : failed.position;
+    const SavedError error;
+    for (size_t i = 0; i < std::min(tensors_, failed.outputs.size()); ++i)
+      if (failed.outputs[i].defined()) {
+        outputs[i] = THPVariable_Wrap(std::move(failed.outputs[i]));
+        if (outputs[i] == nullptr) PyErr_Clear();
+      }
+  }
+
   std::shared_ptr<const GraphProgram> program_;
   size_t inputs_, scalars_, tensors_;
 };
@@ -174,7 +181,8 @@ class PythonProgram final : public TensorProgram {
         inputs_(inputs),
         outputs_(outputs) {}
 
-  bool run(PyObject* const* inputs, PyObject** outputs) const override {
+  bool run(PyObject* const* inputs, PyObject** outputs, Failure* failure) const override {
+    failure->clean = fails_cleanly();
     const Object result =
         Object::steal(PyObject_Vectorcall(callable_.get(), inputs, inputs_, nullptr));
     if (!result) return false;
@@ -197,6 +205,7 @@ class PythonProgram final : public TensorProgram {
     return true;
   }
   bool fails_cleanly() const override { return program_->log().fails_cleanly(); }
+  bool is_watched() const override { return program_->is_watched(); }
   size_t ops() const override { return program_->ops(); }
   bool is_left_to_autograd() const override { return program_->is_left_to_autograd(); }
   std::string str() const override { return program_->str(); }
@@ -232,7 +241,17 @@ smelt::CompileOptions compile_options(std::string_view tuning) {
     else if (name == "max_fused_nodes")
       options.schedule.max_fused_nodes = std::stoi(std::string(value));
     else if (name == "numerics")
-      options.cpu.contract = value != "eager";
+      options.kernels.contract = value != "eager";
+    else if (name == "disabled_passes")
+      for (size_t start = 0; start < value.size();) {
+        const size_t end = std::min(value.find('+', start), value.size());
+        options.passes.disabled.emplace(value.substr(start, end - start));
+        start = end + 1;
+      }
+    else if (name == "cuda_graphs")
+      options.cuda_graphs = value == "always"  ? GraphUse::always
+                            : value == "never" ? GraphUse::never
+                                               : GraphUse::if_faster;
     else if (name == "freeze")
       freeze = value == "True";
     else if (name == "module_state")
@@ -282,6 +301,25 @@ class Log final : public TensorLog {
     return log_.check_state(value, tensor) ? value : -1;
   }
 
+  std::optional<int64_t> version_rise(PyObject* object) const override {
+    const LogValue value = log_.find(THPVariable_Unpack(object));
+    if (value < 0) return std::nullopt;
+    const LoggedTensor& known = log_.values()[value];
+    if (known.kind != LoggedTensor::Kind::input && !known.apart &&
+        log_.is_input_memory(known.memory))
+      return std::nullopt;
+    return static_cast<int64_t>(known.version) - known.first_version;
+  }
+
+  void free_contents(PyObject* object) override {
+    const at::Tensor& tensor = THPVariable_Unpack(object);
+    if (tensor.use_count() > 1 || !tensor.has_storage() || tensor.layout() != c10::kStrided) return;
+    const c10::Storage& storage = tensor.storage();
+    if (storage.use_count() > 1 || !storage) return;
+    // The size stays, for whoever asks what an input of this kind looks like.
+    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(nullptr, storage.device()));
+  }
+
   bool is_input(LogValue value) const override {
     return log_.values()[value].kind == LoggedTensor::Kind::input;
   }
@@ -289,6 +327,13 @@ class Log final : public TensorLog {
   bool is_single(LogValue value) const override { return log_.is_single(value); }
   bool is_whole(LogValue value) const override { return log_.is_whole(value); }
   bool is_fixed(LogValue value) const override { return log_.is_fixed(value); }
+  bool is_gamble(LogValue value) const override { return log_.is_gamble(value); }
+  bool is_gambled_number(int32_t number) const override {
+    return std::ranges::any_of(log_.items(), [&](const LogItem& item) {
+      return item.number == number && log_.is_gamble(item.slots.at(0).values.at(0));
+    });
+  }
+  bool is_in_op() const override { return log_.is_in_op(); }
   bool has_saved_hooks() const override {
     return at::GradMode::is_enabled() && at::SavedTensorDefaultHooks::get_hooks().has_value();
   }
@@ -324,7 +369,23 @@ class Log final : public TensorLog {
       log_.meet_outputs(log_.items()[*item], tensors_in(saved));
   }
 
+  bool has_effects(size_t position) const override {
+    const size_t failed = log_.failed_effect();
+    if (failed != SIZE_MAX && failed >= position) return true;
+    return std::any_of(log_.items().begin() + static_cast<ptrdiff_t>(position), log_.items().end(),
+                       [](const LogItem& item) { return item.has_effects; });
+  }
+  void begin_recomputed() override { log_.begin_recomputed(); }
+  void end_recomputed(bool keeps_random_state) override { log_.end_recomputed(keeps_random_state); }
+
   void keep_numbers() override { log_.keep_numbers(true); }
+  void set_guess(std::function<bool()> may_guess) override {
+    log_.set_guess([may_guess = std::move(may_guess)] {
+      const pybind11::gil_scoped_acquire gil;  // PyTorch computes without it
+      return may_guess();
+    });
+  }
+  bool is_steady_number(int32_t item) const override { return log_.is_steady_number(item); }
 
   std::optional<int32_t> take_number(size_t position) override {
     if (log_.items().size() != position + 1 || log_.items().back().number < 0) return std::nullopt;
@@ -456,22 +517,23 @@ class Log final : public TensorLog {
       since_check_ = 0;
     }
     if (log_.numbers() != taken_numbers_) {  // C code has read it
-      const bool are_fixed = std::ranges::all_of(log_.items(), [&](const LogItem& item) {
-        return item.number < taken_numbers_ || log_.is_fixed(item.slots.at(0).values.at(0));
-      });
+      const bool are_known = log_.expect_numbers(taken_numbers_);
       taken_numbers_ = log_.numbers();
-      if (!are_fixed) log_.give_up(OpTrouble::Kind::data_dependent, "item(), by C code");
+      if (!are_known) log_.give_up(OpTrouble::Kind::data_dependent, "item(), by C code");
     }
     check_default_dtype();
     if (!log_.has_trouble()) return std::nullopt;
     const std::optional<OpTrouble> trouble = log_.take_trouble();
+    const bool is_ops = trouble->detail.find("::") != std::string::npos;
+    if (trouble->kind == OpTrouble::Kind::memory && is_ops)
+      return LogTrouble{BreakReason::mutation, "a tensor's memory by " + trouble->detail};
     return LogTrouble{to_reason(trouble->kind), trouble->detail};
   }
 
   std::unique_ptr<TensorProgram> finish(const ProgramRequest& request) override {
     std::unique_ptr<TensorProgram> made;
     const DefaultDtype as_it_was(dtype_);  // the code behind the last op may have changed it
-    without_exceptions([&] { made = make_program(request); });
+    as_pytorch([&] { made = make_program(request); });
     return made;
   }
 
@@ -501,9 +563,15 @@ class Log final : public TensorLog {
           known.constant.defined() && known.constant.unsafeGetTensorImpl()->is_wrapped_number();
       return !is_number && (c10::isFloatingType(known.dtype) || c10::isComplexType(known.dtype));
     };
-    bool takes = false;
-    each_argument(item, [&](LogValue value) { takes = takes || is_floating(value); });
-    return !takes && std::ranges::any_of(item.results, is_floating);
+    bool takes = false, has_number = false;
+    each_argument(item, [&](LogValue value) {
+      takes = takes || is_floating(value);
+      has_number = has_number || (value >= 0 && !is_floating(value) &&
+                                  c10::isFloatingType(log_.values()[value].dtype));
+    });
+    for (const c10::IValue& argument : item.arguments)
+      has_number = has_number || argument.isDouble() || argument.isComplexDouble();
+    return !takes && (has_number || std::ranges::any_of(item.results, is_floating));
   }
 
   static std::vector<at::Tensor> tensors_in(PyObject* object) {

@@ -5,12 +5,14 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/record_function.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
-#include "bridge/launch.h"
+#include "bridge/aten_host.h"
 #include "bridge/linked_program.h"
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/number_node.h"
@@ -48,8 +50,8 @@ Number item_of(const at::Tensor& tensor) {
   }
 }
 
-// What is in a register other than a tensor. A number: as it is, and as its bytes for kernels that
-// read it. Or a place in the arena: kernels need no tensor around it.
+// What is in a register other than a tensor: a number, or a place in the arena. Kernels need no
+// tensor around either.
 struct Cell {
   std::byte* place = nullptr;
   const LinkedStep::Dense* dense = nullptr;  // of what lies there
@@ -57,23 +59,13 @@ struct Cell {
 
   bool is_number = false;
   Number value = false;
-  union {
-    double real;
-    int64_t whole = 0;
-    bool truth;
-  };
-
-  void set(const Number& number) {
-    is_number = true;
-    value = number;
-    if (is_float(number))
-      real = std::get<double>(number);
-    else if (std::holds_alternative<bool>(number))
-      truth = std::get<bool>(number);
-    else
-      whole = std::get<int64_t>(number);
-  }
 };
+
+// As kernels take it.
+uint64_t parameter(const Number& number) {
+  if (is_float(number)) return std::bit_cast<uint64_t>(std::get<double>(number));
+  return static_cast<uint64_t>(to_int(number));
+}
 
 }  // namespace
 
@@ -88,7 +80,10 @@ class AtenMachine final : public Machine {
         arena_(plan_ ? plan_->bytes : 0) {}
 
   void set(Register reg, at::Tensor tensor) { registers_[reg] = std::move(tensor); }
-  void set_number(Register reg, const Number& number) { cells_[reg].set(number); }
+  void set_number(Register reg, const Number& number) {
+    cells_[reg].is_number = true;
+    cells_[reg].value = number;
+  }
   // Of a number or a place that an op wants as a tensor it is made now.
   at::Tensor& operator[](Register reg) {
     at::Tensor& tensor = registers_[reg];
@@ -114,6 +109,10 @@ class AtenMachine final : public Machine {
   }
 
   bool has_changed() const { return has_changed_; }
+
+  Number number_at(Register reg) const {
+    return cells_[reg].is_number ? cells_[reg].value : number_in(registers_[reg]);
+  }
 
   void release(Register reg) override {
     Cell& cell = cells_[reg];
@@ -179,9 +178,12 @@ class AtenMachine final : public Machine {
     for (const Size& stride : type.strides) strides.push_back(stride.evaluate(symbols_));
     return make(sizes, strides, dense.dtype);
   }
-  at::Tensor allocate(const LinkedStep::Dense& dense, const TensorType& type) const {
-    return with_sizes(dense, type, [](const auto& sizes, const auto& strides, auto dtype) {
-      return at::detail::empty_strided_cpu(sizes, strides, dtype);
+  at::Tensor allocate(const LinkedStep::Dense& dense, const TensorType& type, bool on_host) const {
+    return with_sizes(dense, type, [&](const auto& sizes, const auto& strides, auto dtype) {
+      if (on_host) return at::detail::empty_strided_cpu(sizes, strides, dtype);
+      const c10::DispatchKey key = c10::computeDispatchKey(dtype, c10::kStrided, dense.device);
+      return at::detail::empty_strided_generic(
+          sizes, strides, c10::GetAllocator(dense.device.type()), c10::DispatchKeySet(key), dtype);
     });
   }
   at::Tensor tensor_at(const Cell& cell) const {
@@ -232,7 +234,8 @@ class AtenMachine final : public Machine {
 
   // The memory of a result. `base`: the register of what it begins as, -1 for none. The memory of
   // that is the only one that such a result may take.
-  void* make_result(const LinkedStep& step, const Step& plain, size_t i, Register base) {
+  void* make_result(const LinkedStep& step, const Step& plain, size_t i, Register base,
+                    bool on_host) {
     const Register reg = plain.results[i], into = plain.into[i], reuse = plain.reuse[i];
     at::Tensor& result = registers_[reg];
     if (std::byte* const place = place_of(plain, i)) {
@@ -246,66 +249,78 @@ class AtenMachine final : public Machine {
     } else if (reuse >= 0 && is_ours(registers_[reuse])) {
       result = in_memory_of(registers_[reuse], step.made[i]);  // it is released after this step
     } else {
-      result = allocate(step.made[i], plain.types[i]);
+      result = allocate(step.made[i], plain.types[i], on_host);
       if (base >= 0) result.copy_((*this)[base]);
     }
     return result.mutable_data_ptr();
   }
 
-  static bool takes_argument(KernelCode::Buffer kind) {
-    return kind == KernelCode::Buffer::input || kind == KernelCode::Buffer::updated;
+  static bool takes_argument(KernelImage::Buffer kind) {
+    return kind == KernelImage::Buffer::input || kind == KernelImage::Buffer::updated;
   }
 
   void run_kernel(const LinkedStep& step, size_t index) {
     const Step& plain = linked_.program().steps[index];
-    const KernelCode& kernel = linked_.program().kernels[plain.kernel];
+    const KernelImage& kernel = linked_.program().kernels[plain.kernel];
+    const LinkedKernel& linked = linked_.kernels_[plain.kernel];
+    const c10::OptionalDeviceGuard current(linked.device);
     const size_t first = pointers_.size();
     pointers_.resize(first + kernel.buffers.size(), nullptr);
     // Results first: one in the memory of an input may move that (copies on write).
     size_t read = 0, made = 0;
     for (size_t i = 0; i < kernel.buffers.size(); ++i) {
-      const KernelCode::Buffer kind = kernel.buffers[i];
+      const KernelImage::Buffer kind = kernel.buffers[i];
       const Register argument = takes_argument(kind) ? step.targets[read++] : -1;
-      if (kind == KernelCode::Buffer::input || kind == KernelCode::Buffer::scratch) continue;
+      if (kind == KernelImage::Buffer::input || kind == KernelImage::Buffer::scratch) continue;
       const size_t result = made++;
-      pointers_[first + i] = make_result(step, plain, result, argument);
-      if (kind == KernelCode::Buffer::zeroed) (*this)[plain.results[result]].zero_();
+      pointers_[first + i] = make_result(step, plain, result, argument, !linked.device);
+      if (kind == KernelImage::Buffer::zeroed) (*this)[plain.results[result]].zero_();
     }
     read = 0;
     for (size_t i = 0; i < kernel.buffers.size(); ++i) {
-      if (kernel.buffers[i] == KernelCode::Buffer::input)
+      if (kernel.buffers[i] == KernelImage::Buffer::input)
         pointers_[first + i] = address_of(step.targets[read]);
       read += takes_argument(kernel.buffers[i]);
     }
-    waiting_.push_back({.kernel = &kernel});
+    for (; read < step.targets.size(); ++read)
+      params_.push_back(parameter(number_at(step.targets[read])));
+    waiting_.push_back({.kernel = linked.code.get()});
+    waiting_images_.push_back(&kernel);
     stores_ = stores_ || std::ranges::any_of(plain.into, [](Register reg) { return reg >= 0; });
-    if (!plain.with_next) run_waiting(plain);
+    if (!plain.with_next) run_waiting(plain, *linked.backend);
   }
 
   // What a kernel reads.
   void* address_of(Register reg) {
     if (cells_[reg].place) return cells_[reg].place;
-    if (cells_[reg].is_number) return &cells_[reg].whole;
     return const_cast<void*>(registers_[reg].const_data_ptr());
   }
 
-  void run_waiting(const Step& plain) {
+  // "smelt::exp_sum", "smelt::exp_sum+div" of two that are launched together.
+  std::string names_of_waiting() const {
+    std::string names = "smelt::";
+    for (const KernelImage* kernel : waiting_images_)
+      names += (kernel == waiting_images_.front() ? "" : "+") + kernel->name;
+    return names;
+  }
+
+  void run_waiting(const Step& plain, const Backend& backend) {
     at::RecordFunction range(at::RecordScope::FUNCTION);  // for a profiler, if one is on
-    if (range.isActive()) range.before("smelt::" + plain.op);
-    bool good = true;
+    if (range.isActive()) range.before(names_of_waiting());
     has_changed_ = has_changed_ || stores_;
-    if (waiting_.size() == 1) {
-      good = launch(*waiting_[0].kernel, pointers_, symbols_);
-    } else {
-      size_t first = 0;
-      for (Launch& launch : waiting_) {
-        launch.buffers = pointers_.data() + first;
-        first += launch.kernel->buffers.size();
-      }
-      good = launch_all(waiting_, symbols_);
+    void* const* buffers = pointers_.data();
+    const uint64_t* params = params_.data();
+    for (size_t i = 0; i < waiting_.size(); ++i) {
+      waiting_[i].buffers = buffers;
+      waiting_[i].params = params;
+      buffers += waiting_images_[i]->buffers.size();
+      params += waiting_images_[i]->params;
     }
+    const bool good = backend.launch(waiting_, symbols_, aten_host());
     waiting_.clear();
+    waiting_images_.clear();
     pointers_.clear();
+    params_.clear();
     if (!good)
       throw KernelFailed("an index is out of range, or an integer is divided by zero, in " +
                          plain.op);
@@ -328,10 +343,6 @@ class AtenMachine final : public Machine {
       step.op->callBoxed(&stack_);
     }
     store_results(plain, step.checked);
-  }
-
-  Number number_at(Register reg) const {
-    return cells_[reg].is_number ? cells_[reg].value : number_in(registers_[reg]);
   }
 
   Number operand(const LinkedStep::Operand& operand) const {
@@ -457,14 +468,44 @@ class AtenMachine final : public Machine {
   const std::shared_ptr<const MemoryPlan> plan_;  // of the arena; null: none
   const ArenaMemory arena_;
   Stack stack_;
-  bool stores_ = false;          // a kernel that waits stores into a tensor of the caller's
-  bool has_changed_ = false;     // one of the caller's tensors, or its gradient, is another one now
-  std::vector<void*> pointers_;  // of the kernels that wait, one behind the other
-  std::vector<Launch> waiting_;  // for the last kernel of their batch
+  bool stores_ = false;       // a kernel that waits stores into a tensor of the caller's
+  bool has_changed_ = false;  // one of the caller's tensors, or its gradient, is another one now
+  // Of the kernels that wait, one behind the other.
+  std::vector<void*> pointers_;
+  std::vector<uint64_t> params_;
+  std::vector<Launch> waiting_;                     // for the last kernel of their batch
+  std::vector<const KernelImage*> waiting_images_;  // of the same
   const c10::impl::LocalDispatchKeySet outside_ = c10::impl::tls_local_dispatch_key_set();
 };
 
 namespace {
+
+// A machine that somebody looks at.
+class ObservedMachine final : public Machine {
+ public:
+  ObservedMachine(AtenMachine& machine, StepObserver& observer)
+      : machine_(machine), observer_(observer) {}
+
+  void execute(size_t index) override {
+    machine_.execute(index);
+    observer_.after_step(index, [&](Register reg) { return machine_[reg]; });
+  }
+  void release(Register reg) override { machine_.release(reg); }
+
+ private:
+  AtenMachine& machine_;
+  StepObserver& observer_;
+};
+
+// The host's part gives numbers behind its end, and has little to release.
+void run_part(const Program& program, Machine& machine, const PartOfRun& part) {
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    if (part.is_host[i] != part.host) continue;
+    machine.execute(i);
+    if (part.host) continue;
+    for (const Register reg : program.steps[i].release) machine.release(reg);
+  }
+}
 
 thread_local bool run_left_changes = false;
 
@@ -472,11 +513,24 @@ thread_local bool run_left_changes = false;
 
 bool LinkedProgram::left_changes() { return run_left_changes; }
 void LinkedProgram::forget_changes() { run_left_changes = false; }
+void LinkedProgram::note_changes() { run_left_changes = true; }
 
 std::vector<at::Tensor> LinkedProgram::run(std::vector<at::Tensor> inputs,
                                            std::vector<int64_t> symbols) const {
+  run_left_changes = false;
+  if (graphs_)
+    if (auto outputs = graphs_->run(*this, inputs, symbols)) return std::move(*outputs);
+  return run_steps(std::move(inputs), std::move(symbols));
+}
+
+std::vector<at::Tensor> LinkedProgram::run_steps(std::vector<at::Tensor> inputs,
+                                                 std::vector<int64_t> symbols,
+                                                 StepObserver* observer,
+                                                 const PartOfRun* part) const {
   RECORD_FUNCTION("smelt::run", {});
   run_left_changes = false;
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(program_.outputs.size());
   AtenMachine machine(*this, std::move(symbols));
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ProgramInput& input = program_.inputs[i];
@@ -488,6 +542,9 @@ std::vector<at::Tensor> LinkedProgram::run(std::vector<at::Tensor> inputs,
   }
   for (const ProgramConstant& constant : program_.constants)
     machine.set(constant.reg, *static_cast<const at::Tensor*>(constant.data.get()));
+  if (part && !part->host)
+    for (size_t i = 0; i < part->numbers.size(); ++i)
+      machine.set_number(part->numbers[i], (*part->values)[i]);
   // Eager refuses to change a tensor of inference mode outside of it; kernels would not notice.
   for (const Register reg : in_place_)
     if (machine[reg].is_inference()) machine[reg].unsafeGetTensorImpl()->bump_version();
@@ -497,14 +554,23 @@ std::vector<at::Tensor> LinkedProgram::run(std::vector<at::Tensor> inputs,
                                              c10::autocast_dispatch_keyset);
     at::NoGradGuard no_grad;
     try {
-      smelt::run(program_, machine);
+      std::optional<ObservedMachine> observed;
+      if (observer) observed.emplace(machine, *observer);
+      Machine& used = observed ? static_cast<Machine&>(*observed) : machine;
+      if (part)
+        run_part(program_, used, *part);
+      else
+        smelt::run(program_, used);
     } catch (...) {
       run_left_changes = machine.has_changed();
       throw;
     }
+    run_left_changes = machine.has_changed();
   }
-  std::vector<at::Tensor> outputs;
-  outputs.reserve(program_.outputs.size());
+  if (part && part->host) {
+    for (const Register reg : part->numbers) part->values->push_back(machine.number_at(reg));
+    return {};
+  }
   for (Register reg : program_.outputs) outputs.push_back(reg < 0 ? at::Tensor() : machine[reg]);
   return outputs;
 }

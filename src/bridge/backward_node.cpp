@@ -79,10 +79,12 @@ std::vector<bool> BackwardNode::saved_inputs() const {
 const TrainingProgram::Backward* BackwardNode::compiled_backward(const List& gradients,
                                                                  const std::vector<bool>& used) {
   if (at::GradMode::is_enabled()) return nullptr;
-  for (const at::Tensor& gradient : gradients)
-    if (gradient.defined() &&
+  for (size_t i = 0; i < gradients.size(); ++i)
+    if (const at::Tensor& gradient = gradients[i];
+        gradient.defined() &&
         (gradient.layout() != c10::kStrided || gradient._fw_grad(0).defined() ||
-         gradient.key_set().has(c10::DispatchKey::Python) || !gradient.is_cpu()))
+         gradient.key_set().has(c10::DispatchKey::Python) ||
+         gradient.device() != program_->tracked_[i].options.device()))
       return nullptr;
   const TrainingProgram::Backward& backward = program_->backward_for(used, [&] {
     std::vector<at::Tensor> inputs = forward_inputs(unpack(saved_inputs()));
@@ -117,6 +119,7 @@ BackwardNode::List BackwardNode::apply(List&& gradients) {
   for (const at::Tensor& gradient : gradients) used.push_back(gradient.defined());
   if (std::ranges::none_of(used, std::identity())) return List(program_->tracked_inputs_.size());
   const TrainingProgram::Backward* backward = compiled_backward(gradients, used);
+  program_->note_pass(at::GradMode::is_enabled());
   // Of what the log will not read, changes are still the error that they are in eager.
   std::vector<bool> wanted(saved_.size(), !backward && std::ranges::all_of(used, std::identity()));
   if (backward)
@@ -148,7 +151,7 @@ std::optional<BackwardNode::List> BackwardNode::run_compiled(
     at::Tensor gradient = backward.may_fail ? gradients[i] : std::move(gradients[i]);
     if (!gradient.defined() || gradient.strides() != type.strides || gradient.is_conj() ||
         gradient.is_neg()) {
-      at::Tensor dense = at::empty_strided(type.sizes, type.strides, at::dtype(type.dtype));
+      at::Tensor dense = at::empty_strided(type.sizes, type.strides, type.options);
       if (gradient.defined()) dense.copy_(gradient);
       gradient = std::move(dense);
     }

@@ -20,6 +20,7 @@ namespace smelt {
 std::optional<std::vector<FoldedConstant>> evaluate_node(const Graph& graph, const Node& node,
                                                          const std::vector<c10::IValue>& opaque) {
   if (numbers::is_number_op(node.op) || numbers::takes_number(graph, node)) return std::nullopt;
+  if (default_dtype() != graph.default_float) return std::nullopt;
   std::unordered_map<ValueId, at::Tensor> constants;
   for (const Constant& constant : graph.constants)
     constants.emplace(constant.value, *static_cast<const at::Tensor*>(constant.data.get()));

@@ -13,9 +13,12 @@
 #include "bridge/consumed_node.h"
 #include "bridge/generator_states.h"
 #include "bridge/linked_program.h"
-#include "bridge/quiet_writes.h"
+#include "bridge/preparation.h"
 #include "bridge/record_joint.h"
 #include "bridge/recorded_graph.h"
+#include "bridge/written_versions.h"
+#include "capture/dispatch/convert.h"
+#include "capture/dispatch/grad_ops.h"
 
 namespace smelt {
 namespace {
@@ -58,7 +61,7 @@ bool writes_whole_tensors(const OpLog& log) {
 // layers with relu 18, 15; three einsums 24, 4.5. In-place code is the exception (37, 39 for 30
 // ops, and more on large tensors).
 Decision graph_is_faster(const OpLog& log, const LogProgram& program) {
-  const bool kernels = cpu_target() != "none";
+  const bool kernels = !native_backends().empty();
   if (!program.writes()) return Decision::allow();
   const bool outside = std::ranges::any_of(
       log.items(), [&](const LogItem& item) { return log.changes_input(item); });
@@ -66,6 +69,11 @@ Decision graph_is_faster(const OpLog& log, const LogProgram& program) {
   return !outside || writes_whole_tensors(log)
              ? Decision::allow()
              : Decision::forbid("parts of tensors are changed in place");
+}
+
+bool makes_native_kernels(const CompileOptions& options) {
+  return std::ranges::any_of(options.schedule.backends,
+                             [](const Backend* backend) { return backend->is_native(); });
 }
 
 // Likewise, when it is known what is copied.
@@ -101,12 +109,23 @@ bool has_hooks(const OpLog& log, std::span<const LogValue> inputs) {
   });
 }
 
+// Who makes kernels for such a program.
+std::vector<const Backend*> backends_of(GraphProgram::Want want) {
+  if (want == GraphProgram::Want::interpreted) return find_backends("interpret").value();
+  if (want == GraphProgram::Want::fastest) return native_backends();
+  return {};
+}
+
 // A program without generated kernels is op by op what the log is, with more around it.
 Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
                    std::span<const LogValue> outputs, GraphProgram::Want want) {
-  const bool kernels = want == GraphProgram::Want::interpreted ||
-                       (want == GraphProgram::Want::fastest && cpu_target() != "none");
-  if (!kernels) return Decision::forbid("its results take part in autograd");
+  const std::vector<const Backend*> backends = backends_of(want);
+  if (backends.empty()) return Decision::forbid("its results take part in autograd");
+  for (const LogValue input : inputs)
+    if (const c10::Device device = log.values()[input].device;
+        !backend_for(backends, to_device(device)))
+      return Decision::forbid("its results take part in autograd, and no kernels are made for " +
+                              device.str());
   return TrainingProgram::can_train(log, inputs, outputs);
 }
 
@@ -144,6 +163,40 @@ bool can_be_parted(const LogProgram& log, bool gives_no_numbers) {
   return !log.writes() && !log.has_grads() && gives_no_numbers && log.computes_without_numbers();
 }
 
+// Is an output changed in place behind its retain_grad()? Which gradient it keeps then is left to
+// PyTorch.
+bool changes_retained(const OpLog& log, std::span<const LogValue> outputs) {
+  std::vector<int32_t> retained;  // memories
+  for (const LogItem& item : log.items()) {
+    for (LogValue written : item.written)
+      if (std::ranges::find(retained, log.values()[written].memory) != retained.end()) return true;
+    if (item.op != &retain_grad_op()) continue;
+    each_argument(item, [&](LogValue value) {
+      if (std::ranges::find(outputs, value) != outputs.end())
+        retained.push_back(log.values()[value].memory);
+    });
+  }
+  return false;
+}
+
+// Of few ops around those that no graph takes no stage is worth it.
+Decision is_worth_parting(const LogProgram& log, const std::vector<CalledRange>& called) {
+  constexpr size_t kFewOps = 4;
+  size_t inside = 0, all = 0;
+  for (size_t i = 0; i < log.live().size(); ++i) {
+    if (!log.live()[i]) continue;
+    ++all;
+    inside += std::ranges::any_of(
+        called, [i](const CalledRange& range) { return range.first <= i && i < range.end; });
+  }
+  if (all - inside >= kFewOps) return Decision::allow();
+  return Decision::forbid("it calls autograd or Python code, or has shapes that contents decide");
+}
+
+bool has_effects(const OpLog& log) {
+  return std::ranges::any_of(log.items(), &LogItem::has_effects);
+}
+
 // By requires_grad_() where no op has a gradient: a graph of such ops would not know.
 bool gives_leaf(const OpLog& log, std::span<const LogValue> outputs) {
   return std::ranges::any_of(outputs, [&](LogValue output) { return log.is_tracked(output); });
@@ -155,17 +208,32 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
                            const CompileOptions& options, bool is_stage)
     : log_(log, interface) {
   if (log_.ops() == 0) return;
+  for (size_t i = 0; i < interface.outputs.size(); ++i)
+    if (const LogValue output = interface.outputs[i];
+        output >= 0 && log.values()[output].retains_grad)
+      retained_.push_back(i);
   if (want != Want::log) {
     const auto& [inputs, outputs, scalars, examples, numbers, wanted_numbers] = interface;
     // zero_grad() before a forward whose backward comes later. Hooks see in which order gradients
     // come, which one node for all of them does not keep.
     clears_only_ = log_.clears_only() && leaves_graph(log, outputs) && !has_hooks(log, inputs);
     const bool tracked = log_.uses_autograd() && (!log_.has_grads() || clears_only_);
-    Decision decision = can_record(log, inputs);
+    std::vector<CalledRange> called;
+    if (!is_stage && !log_.has_grads() && !log_.has_backward())
+      called = find_called(log, log_.live());
+    Decision decision = can_record(log, inputs, !called.empty());
+    if (decision && !called.empty()) decision = is_worth_parting(log_, called);
+    if (decision && !called.empty() && !(wanted_numbers.empty() && log_.computes_without_numbers()))
+      decision = Decision::forbid("numbers are read, and some of its ops no graph takes");
     // PyTorch must know such outputs as views of each other: by stages, if they can be made so.
     const bool shares = share_memory(log, outputs);
+    const bool effects = has_effects(log);
+    if (effects && called.empty())  // part of a step, or left in a stage that is no graph's
+      decision = Decision::forbid("an op may have effects");
     if (shares && (is_stage || (!tracked && !can_be_parted(log_, wanted_numbers.empty()))))
       decision = Decision::forbid("two outputs share memory");
+    if (decision && changes_retained(log, outputs))
+      decision = Decision::forbid("an output is changed behind its retain_grad()");
     if (decision && log_.has_grads() && !tracked) decision = can_step(log, inputs, outputs);
     if (decision && !tracked && !log_.has_grads() && gives_leaf(log, outputs))
       decision = Decision::forbid("a result is a leaf that requires a gradient");
@@ -175,8 +243,8 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     if (decision && want == Want::fastest && !tracked && !log_.has_backward())
       decision = graph_is_faster(log, log_);
     StageStarts stages;
-    if (decision && (tracked || shares) && !is_stage)
-      stages = find_stages(log, log_.live(), outputs);
+    if (decision && (tracked || shares || !called.empty()) && !is_stage)
+      stages = find_stages(log, log_.live(), outputs, called);
     if (decision && !stages.possible) decision = stages.possible;
     if (decision && (!stages.positions.empty() || !stages.called.empty())) {
       try {
@@ -189,9 +257,7 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     }
     if (decision) {
       CompileOptions wanted = options;
-      wanted.engine = want == Want::interpreted ? Engine::interpreted
-                      : want == Want::fastest   ? Engine::native
-                                                : Engine::calls;
+      wanted.schedule.backends = backends_of(want);
       if (tracked || log_.has_grads()) wanted.frozen.clear();  // an optimizer changes weights
       if (tracked)
         train(log, inputs, outputs, wanted);
@@ -232,9 +298,11 @@ Decision GraphProgram::can_step(const OpLog& log, std::span<const LogValue> inpu
   return Decision::allow();
 }
 
-Decision GraphProgram::can_record(const OpLog& log, std::span<const LogValue> inputs) const {
+Decision GraphProgram::can_record(const OpLog& log, std::span<const LogValue> inputs,
+                                  bool calls_apart) const {
   for (const LogItem& item : log.items())
-    if (item.op == &opaque_op() && !(log_.has_backward() && (item.registers_hook || item.function)))
+    if (item.op == &opaque_op() && !(calls_apart && item.applies_function) &&
+        !(log_.has_backward() && (item.registers_hook || item.function)))
       return Decision::forbid("it calls autograd or Python code");
   for (const LogItem& item : log.items())
     if (log.ambients()[item.ambient].inference != log.ambients()[0].inference)
@@ -269,13 +337,14 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
       numbers.push_back(Recorder::current()->add_number(example));
     return log_.replay(twins, numbers);
   };
-  // Changes of an inference tensor are not counted, and could not be noticed.
+  // Changes of an inference tensor are not counted, and could not be noticed; nor could those that
+  // ops make silently on another device.
   CompileOptions wanted = options;
   for (size_t i = 0; i < wanted.frozen.size(); ++i)
-    if (examples[i].is_inference()) wanted.frozen[i] = false;
+    if (examples[i].is_inference() || !can_watch(examples[i])) wanted.frozen[i] = false;
   try {
     graph_ = record_as(replay, examples, {}, wanted);
-    if (options.engine != Engine::native) return;
+    if (!makes_native_kernels(options)) return;
     if (const Decision decision = graph_is_faster(graph_->impl().program->program()); !decision) {
       graph_->impl().count_ops(-1);
       count(Counter::graphs, -1);
@@ -305,9 +374,9 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_graph(
   DroppedGradients dropped(log_, inputs);
   try {
     for (const c10::Scalar& scalar : scalars) inputs.push_back(number_as_tensor(scalar));
-    QuietWrites quiet(inputs, log_.quietly_written());
+    WrittenVersions versions(inputs, log_.version_rises());
     auto outputs = graph_->impl().run_typed(inputs);
-    if (outputs) quiet.restore();
+    if (outputs) versions.settle(*outputs);
     if (outputs)
       for (size_t i : consumed_) mark_consumed((*outputs)[i]);
     return outputs;
@@ -338,21 +407,39 @@ std::optional<std::vector<at::Tensor>> GraphProgram::run_training(
 }
 
 std::vector<at::Tensor> GraphProgram::run(std::vector<at::Tensor> inputs,
-                                          std::span<const c10::Scalar> scalars) const {
+                                          std::span<const c10::Scalar> scalars,
+                                          RunFailure* failure) const {
   LinkedProgram::forget_changes();
-  if (staged_) return staged_->run(std::move(inputs), scalars);
-  if (training_)
-    if (auto outputs = run_training(inputs, scalars)) return std::move(*outputs);
-  if (graph_) {
-    if (auto outputs = run_graph(inputs, scalars)) return std::move(*outputs);
+  try {
+    std::optional<std::vector<at::Tensor>> outputs = run_compiled(inputs, scalars, failure);
+    if (outputs) {
+      for (size_t i : retained_) (*outputs)[i].retain_grad();
+      return std::move(*outputs);
+    }
+  } catch (...) {
+    if (failure != nullptr && LinkedProgram::left_changes()) failure->clean = false;
+    throw;
   }
-  return log_.run(std::move(inputs), scalars);
+  return log_.run(std::move(inputs), scalars, failure);
+}
+
+std::optional<std::vector<at::Tensor>> GraphProgram::run_compiled(
+    const std::vector<at::Tensor>& inputs, std::span<const c10::Scalar> scalars,
+    RunFailure* failure) const {
+  if (staged_) return staged_->run(inputs, scalars, failure);
+  std::optional<std::vector<at::Tensor>> outputs;
+  if (training_) outputs = run_training(inputs, scalars);
+  if (!outputs && graph_) outputs = run_graph(inputs, scalars);
+  return outputs;
+}
+
+bool GraphProgram::is_watched() const {
+  return log_.uses_autograd() && at::SavedTensorDefaultHooks::get_hooks().has_value();
 }
 
 bool GraphProgram::fails_cleanly() const {
   // A hook on saved tensors counts its calls; that of a checkpoint throws when it has enough.
   if (at::SavedTensorDefaultHooks::get_hooks()) return false;
-  if (LinkedProgram::left_changes()) return false;
   if (staged_) return staged_->fails_cleanly();
   return graph_ || training_ || log_.fails_cleanly();
 }
@@ -365,7 +452,10 @@ size_t GraphProgram::ops() const {
 
 std::string GraphProgram::str() const {
   if (staged_) return staged_->str();
-  if (graph_) return graph_->str();
+  if (graph_) {
+    const std::string launching = graph_->impl().program->launching();
+    return (launching.empty() ? "" : "# " + launching + "\n") + graph_->str();
+  }
   if (training_) return training_->str();
   std::string text = log_.str();
   if (!refusal_.empty()) text = "# op by op: " + refusal_ + "\n" + text;

@@ -36,7 +36,8 @@ class GraphProgram {
 
   // The inputs are of the types they were traced with. Thread-safe.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,
-                              std::span<const c10::Scalar> scalars = {}) const;
+                              std::span<const c10::Scalar> scalars = {},
+                              RunFailure* failure = nullptr) const;
 
   const LogProgram& log() const { return log_; }
   // Run in the place of the log.
@@ -55,14 +56,21 @@ class GraphProgram {
 
   // A run that failed has changed nothing that the caller can see. Asked where it was run.
   bool fails_cleanly() const;
+  // Hooks on saved tensors see what its ops save, if it is run here and now.
+  bool is_watched() const;
   size_t ops() const;
   std::string str() const;
 
  private:
-  Decision can_record(const OpLog& log, std::span<const LogValue> inputs) const;
+  // `calls_apart`: what no graph takes is called between stages.
+  Decision can_record(const OpLog& log, std::span<const LogValue> inputs, bool calls_apart) const;
   Decision can_step(const OpLog& log, std::span<const LogValue> inputs,
                     std::span<const LogValue> outputs) const;
   void record(const OpLog& log, std::span<const LogValue> inputs, const CompileOptions& options);
+  // The way that is not the log's; nothing where that has to be taken.
+  std::optional<std::vector<at::Tensor>> run_compiled(const std::vector<at::Tensor>& inputs,
+                                                      std::span<const c10::Scalar> scalars,
+                                                      RunFailure* failure) const;
   std::optional<std::vector<at::Tensor>> run_graph(std::vector<at::Tensor> inputs,
                                                    std::span<const c10::Scalar> scalars) const;
   std::optional<std::vector<at::Tensor>> run_training(const std::vector<at::Tensor>& inputs,
@@ -75,6 +83,7 @@ class GraphProgram {
   std::shared_ptr<const TrainingProgram> training_;
   std::shared_ptr<const StagedProgram> staged_;
   std::vector<size_t> consumed_;  // outputs that require gradients, which nobody can compute
+  std::vector<size_t> retained_;  // outputs whose gradients are kept: retain_grad()
   bool clears_only_ = false;      // gradients, before a forward that takes part in autograd
   std::string refusal_;
 };

@@ -12,6 +12,7 @@
 #include "capture/dispatch/stand_ins.h"
 #include "graph/effects.h"
 #include "graph/numbers.h"
+#include "runtime/program_text.h"
 
 namespace smelt {
 namespace {
@@ -40,6 +41,14 @@ bool holds_tensors(const Arg& arg) {
 bool is_optional_list(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::ListType &&
          type->castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::OptionalType;
+}
+
+// What makes a tensor of nothing is told its dtype, so that the default dtype of the moment does
+// not matter.
+void name_dtype(LinkedStep& step, const Step& from) {
+  const auto dtype = step.op->schema().argumentIndexWithName("dtype");
+  if (dtype && step.slots.empty() && step.arguments[*dtype].isNone() && from.types.size() == 1)
+    step.arguments[*dtype] = to_scalar_type(from.types[0].dtype);
 }
 
 void link_call(LinkedStep& step, std::span<const Arg> args, const std::string& name,
@@ -71,7 +80,10 @@ void link_call(LinkedStep& step, std::span<const Arg> args, const std::string& n
 
 void describe_results(const Step& step, LinkedStep& linked) {
   for (const TensorType& type : step.types) {
-    LinkedStep::Dense dense{.dtype = to_scalar_type(type.dtype), .sizes = {}, .strides = {}};
+    LinkedStep::Dense dense{.dtype = to_scalar_type(type.dtype),
+                            .device = to_c10(type.device),
+                            .sizes = {},
+                            .strides = {}};
     dense.known = all_known(type.sizes) && all_known(type.strides);
     for (size_t d = 0; dense.known && d < type.sizes.size(); ++d) {
       dense.sizes.push_back(type.sizes[d].known());
@@ -159,9 +171,27 @@ LinkedStep link_step(const Step& step, const std::vector<c10::IValue>& opaque) {
     link_call(linked, std::span(step.args).subspan(1), effects::mutated_op(name).str(), opaque);
   } else {
     link_call(linked, step.args, step.op, opaque);
+    name_dtype(linked, step);
     if (!step.in_place_op.empty()) linked.in_place_op = find_op(step.in_place_op);
   }
   return linked;
+}
+
+std::vector<LinkedKernel> link_kernels(std::span<const KernelImage> images) {
+  std::vector<LinkedKernel> kernels(images.size());
+  for (size_t i = 0; i < images.size(); ++i) {
+    const Backend* backend = find_backend(images[i].backend);
+    SMELT_CHECK(backend != nullptr, "there is no back end named " + images[i].backend);
+    kernels[i] = {backend, backend->load(images.subspan(i, 1))[0], std::nullopt};
+    if (!backend->runs_on_host()) kernels[i].device = to_c10(images[i].device);
+  }
+  return kernels;
+}
+
+// Tests: its text says all of it.
+void check_text(const Program& program) {
+  const std::string text = to_text(program);
+  SMELT_CHECK(to_text(parse_program(text)) == text, "the text of a program is not complete");
 }
 
 }  // namespace
@@ -171,14 +201,17 @@ bool LinkedProgram::check_types = [] {
   return value && std::string(value) == "1";
 }();
 
-LinkedProgram::LinkedProgram(Program program, std::vector<c10::IValue> opaque)
+LinkedProgram::LinkedProgram(Program program, std::vector<c10::IValue> opaque, GraphUse graphs)
     : program_(std::move(program)), opaque_(std::move(opaque)), plans_(program_.arena) {
+  if (check_types) check_text(program_);
+  kernels_ = link_kernels(program_.kernels);
   steps_.reserve(program_.steps.size());
   for (const Step& step : program_.steps) {
     steps_.push_back(link_step(step, opaque_));
     for (const Register reg : step.into)
       if (reg >= 0) in_place_.push_back(reg);
   }
+  graphs_ = GraphedRuns::make(*this, graphs);
 }
 
 }  // namespace smelt

@@ -5,13 +5,18 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "backend/backend.h"
 #include "base/error.h"
 #include "base/number.h"
 #include "bridge/arena_memory.h"
+#include "bridge/graphed_runs.h"
 #include "runtime/executor.h"
 #include "runtime/program.h"
 
@@ -78,6 +83,7 @@ struct LinkedStep {
   // Of a kernel or view: sizes and strides of each result where they are known.
   struct Dense {
     c10::ScalarType dtype;
+    c10::Device device;
     std::vector<int64_t> sizes, strides;
     bool known = true;
   };
@@ -89,18 +95,52 @@ struct LinkedStep {
   DType fitting = DType::f64;  // what a number has to fit
 };
 
+// A kernel of the program, ready to run.
+struct LinkedKernel {
+  const Backend* backend = nullptr;
+  std::shared_ptr<const LoadedKernel> code;
+  // Does it run elsewhere than on the host? Results are made, and it is launched, with its device
+  // as the current one.
+  std::optional<c10::Device> device;
+};
+
+// Looks on while a program runs.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+  // `tensor`: what is in a register now.
+  virtual void after_step(size_t index, const std::function<at::Tensor(Register)>& tensor) = 0;
+};
+
+// Some steps of a run: those on the host, or all others.
+struct PartOfRun {
+  const std::vector<bool>& is_host;  // by step
+  bool host = false;
+  std::span<const Register> numbers = {};  // that the host's part computes and the other takes
+  std::vector<Number>* values = nullptr;   // of these
+};
+
 class LinkedProgram {
  public:
-  LinkedProgram(Program program, std::vector<c10::IValue> opaque);
+  LinkedProgram(Program program, std::vector<c10::IValue> opaque,
+                GraphUse graphs = GraphUse::never);
 
   const Program& program() const { return program_; }
+  const std::vector<LinkedStep>& steps() const { return steps_; }
   const std::vector<c10::IValue>& opaque() const { return opaque_; }
   // The inputs in the program's order, already checked; symbol values as bound. Thread-safe.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols) const;
-  // A run on this thread since forget_changes() failed behind its first change of a tensor of the
-  // caller's, for want of memory: it must not be made again.
+  // The same step by step, whether or not it could be a CUDA graph.
+  std::vector<at::Tensor> run_steps(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols,
+                                    StepObserver* observer = nullptr,
+                                    const PartOfRun* part = nullptr) const;
+  // Of a program on CUDA: whether it is launched as a graph, and if not, why. Else empty.
+  std::string launching() const { return graphs_ ? graphs_->str() : std::string(); }
+  // A run on this thread since forget_changes() has changed a tensor of the caller's, or called an
+  // op with effects: if it fails now, or what comes behind it does, it must not be made again.
   static bool left_changes();
   static void forget_changes();
+  static void note_changes();
 
   // Tests: compare every result with the type it was recorded with. Set by SMELT_CHECK_TYPES=1.
   static bool check_types;
@@ -111,8 +151,10 @@ class LinkedProgram {
   Program program_;
   std::vector<c10::IValue> opaque_;
   std::vector<LinkedStep> steps_;
+  std::vector<LinkedKernel> kernels_;
   ArenaPlans plans_;
   std::vector<Register> in_place_;  // of inputs that kernels store results into
+  std::unique_ptr<GraphedRuns> graphs_;
 };
 
 }  // namespace smelt

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/counters.h"
 #include "base/error.h"
@@ -16,9 +17,9 @@
 namespace smelt {
 namespace {
 
-// A custom op with effects that nobody could put back.
+// An op with effects that nobody could put back.
 bool changes_unseen(const OpInfo& op) {
-  return op.is_custom && !is_own_op(op) && (op.is_mutable || op.traits.effect);
+  return op.may_have_effects && (op.is_mutable || op.traits.effect);
 }
 
 bool is_argument(const LogItem& item, LogValue value) {
@@ -61,8 +62,7 @@ int32_t LogProgram::number_of(ScalarId id) const {
 
 // Which ops are needed: for an output, or for a change that is seen from outside. Memory decides,
 // not values: a write into a view is needed if any tensor on that memory is.
-std::vector<bool> LogProgram::live_items(const OpLog& log,
-                                         std::span<const LogValue> outputs) const {
+std::vector<bool> LogProgram::live_items(const OpLog& log, std::span<const LogValue> outputs) {
   const std::vector<LogItem>& items = log.items();
   std::vector<bool> needed(log.values().size());
   std::vector<bool> needed_memory;
@@ -79,7 +79,8 @@ std::vector<bool> LogProgram::live_items(const OpLog& log,
   std::vector<bool> live(items.size());
   for (size_t i = items.size(); i-- > 0;) {
     const LogItem& item = items[i];
-    bool is_live = item.random || item.op->traits.effect || item.op->is_custom;
+    bool is_live = item.random || item.has_effects || item.op->traits.effect ||
+                   item.op->is_custom || item.sized;
     for (LogValue value : item.results)
       is_live = is_live || (value >= 0 && needed[value] && !is_argument(item, value));
     for (LogValue value : item.written) {
@@ -87,7 +88,7 @@ std::vector<bool> LogProgram::live_items(const OpLog& log,
       is_live = is_live || log.is_input_memory(memory) ||
                 (static_cast<size_t>(memory) < needed_memory.size() && needed_memory[memory]);
     }
-    if (item.number >= 0) is_live = needed_number.items[item.number];
+    if (item.number >= 0) is_live = item.expected || needed_number.items[item.number];
     if (!is_live) continue;
     live[i] = true;
     for (const LogScalar& scalar : item.scalars)
@@ -95,6 +96,8 @@ std::vector<bool> LogProgram::live_items(const OpLog& log,
         need_items(static_cast<uint32_t>(number), needed_number);
     each_argument(item, need);
   }
+  for (uint32_t number = 0; number < numbers_.size(); ++number)
+    if (needed_number.numbers[number]) needed_numbers_.push_back(number);
   return live;
 }
 
@@ -120,7 +123,7 @@ LogProgram::LogProgram(const OpLog& log, const Interface& interface)
   make_constants(log, live_, outputs);
   make_steps(log, live_, outputs);
   note_grads(log, live_, inputs, outputs);
-  note_quiet_writes(log, live_, inputs);
+  note_versions(log, live_, inputs, outputs);
   find_saved(log, live_, inputs);
   for (LogValue value : outputs) {
     if (value >= 0 && register_of_[value] < 0)
@@ -182,7 +185,23 @@ std::vector<LogProgram::ScalarUse> LogProgram::scalar_uses(const LogItem& item) 
   return uses;
 }
 
-LogProgram::Step LogProgram::make_step(const LogItem& item,
+namespace {
+
+// Of an op that the recorder may find neither a rule nor a meta kernel for.
+std::optional<KnownResults> known_results(const OpLog& log, const LogItem& item) {
+  if (item.op->meta || item.op->is_composite || is_own_op(*item.op) || item.op == &opaque_op())
+    return std::nullopt;
+  KnownResults known{item.op->handle, {}};
+  for (const LogValue value : item.results) {
+    known.types.push_back(value < 0 ? std::nullopt : log.values()[value].type());
+    if (value >= 0 && (!known.types.back() || log.values()[value].dynamic)) return std::nullopt;
+  }
+  return known;
+}
+
+}  // namespace
+
+LogProgram::Step LogProgram::make_step(const OpLog& log, const LogItem& item,
                                        const std::vector<std::vector<bool>>& last) {
   Step step{.op = item.op->handle,
             .arguments = item.arguments,
@@ -192,7 +211,10 @@ LogProgram::Step LogProgram::make_step(const LogItem& item,
             .ambient = item.ambient,
             .number = item.number,
             .is_expectation = item.op == &expect_op(),
-            .registers_hook = item.registers_hook};
+            .expected = item.expected ? std::optional(item.given) : std::nullopt,
+            .registers_hook = item.registers_hook,
+            .has_effects = item.has_effects,
+            .known = known_results(log, item)};
   for (size_t s = 0; s < item.slots.size(); ++s) {
     const LogSlot& slot = item.slots[s];
     Slot linked{slot.argument,
@@ -210,33 +232,35 @@ LogProgram::Step LogProgram::make_step(const LogItem& item,
   return step;
 }
 
-std::vector<LogProgram::Step> LogProgram::make_inner_steps(const std::vector<LogItem>& items) {
+std::vector<LogProgram::Step> LogProgram::make_inner_steps(const OpLog& log,
+                                                           const std::vector<LogItem>& items) {
   std::vector<Step> steps;
   for (const LogItem& item : items) {
-    steps.push_back(make_step(item, {}));
+    steps.push_back(make_step(log, item, {}));
     for (const LogValue value : item.results)
       steps.back().results.push_back(value < 0 ? -1 : reg(value));
   }
   return steps;
 }
 
-LogProgram::Hook LogProgram::make_hook(const LogHook& hook) {
+LogProgram::Hook LogProgram::make_hook(const OpLog& log, const LogHook& hook) {
   Hook made{
       hook.tensor < 0 ? -1 : reg(hook.tensor), static_cast<int32_t>(hook.function), {}, {}, {}};
   for (const LogValue grad : hook.grads) made.grads.push_back(grad < 0 ? -1 : reg(grad));
-  made.steps = make_inner_steps(hook.items);
+  made.steps = make_inner_steps(log, hook.items);
   for (const LogValue value : hook.results) made.results.push_back(value < 0 ? -1 : reg(value));
   return made;
 }
 
-std::shared_ptr<const LogProgram::Function> LogProgram::make_function(const LogFunction& function,
+std::shared_ptr<const LogProgram::Function> LogProgram::make_function(const OpLog& log,
+                                                                      const LogFunction& function,
                                                                       size_t item) {
   auto made = std::make_shared<Function>();
   made->id = static_cast<int32_t>(item);
   made->differentiable = function.differentiable;
   made->materializes = function.materializes;
   for (const LogValue value : function.inputs) made->inputs.push_back(value < 0 ? -1 : reg(value));
-  made->steps = make_inner_steps(function.items);
+  made->steps = make_inner_steps(log, function.items);
   for (const LogValue value : function.outputs) made->outputs.push_back(reg(value));
   return made;
 }
@@ -273,12 +297,15 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
     const LogItem& item = log.items()[i];
     // Hooks and functions take what they need while they run.
     const bool is_simple = item.hooks.empty() && !item.function;
-    Step step = make_step(item, is_simple ? last_uses[i] : std::vector<std::vector<bool>>());
-    if (item.function) step.function = make_function(*item.function, i);
-    for (const LogHook& hook : item.hooks) step.hooks.push_back(make_hook(hook));
+    Step step = make_step(log, item, is_simple ? last_uses[i] : std::vector<std::vector<bool>>());
+    step.item = i;
+    if (item.function) step.function = make_function(log, *item.function, i);
+    for (const LogHook& hook : item.hooks) step.hooks.push_back(make_hook(log, hook));
+    for (size_t k = 0; item.sized && k < item.results.size(); ++k)
+      step.sizes.push_back(log.values()[item.results[k]].sizes);
     has_hooks_ = has_hooks_ || !item.hooks.empty();
     items_ = std::max(items_, static_cast<size_t>(item.number + 1));
-    expects_ = expects_ || step.is_expectation;
+    expects_ = expects_ || step.is_expectation || item.sized || item.expected;
     result_texts_.emplace_back();
     bool tracked = false;
     for (size_t k = 0; k < item.results.size(); ++k) {
@@ -294,8 +321,10 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
     uses_autograd_ = uses_autograd_ || (tracked && log.ambients()[item.ambient].grad);
     one_ambient_ = one_ambient_ && item.ambient == 0;
     writes_ = writes_ || !item.written.empty();
-    if (log.changes_input(item)) fails_cleanly_ = false;
-    if (changes_unseen(*item.op) || is_grad_op(*item.op)) fails_cleanly_ = false;
+    if (log.changes_input(item) || changes_unseen(*item.op) || is_grad_op(*item.op)) {
+      fails_cleanly_ = false;
+      first_change_ = std::min(first_change_, i);
+    }
     if (item.random || (item.op->is_custom && !is_own_op(*item.op))) {
       for (const c10::IValue& argument : item.arguments)
         if (argument.isGenerator()) draw_from(argument.toGenerator());
@@ -337,7 +366,7 @@ bool may_fail(const OpLog& log, const LogItem& item) {
       "normal",        "poisson",   "ctc_loss",   "margin_loss",   "repeat_interleave",
       "bincount",      "assert",    "max_unpool", "segment_reduce"};
   if (item.op == &set_grad_op()) return false;
-  if (item.op->is_custom || number_may_fail(log, item)) return true;
+  if (item.op->is_custom || item.sized || item.expected || number_may_fail(log, item)) return true;
   const std::string name = item.op->name.str();
   return std::any_of(std::begin(kChecked), std::end(kChecked),
                      [&](std::string_view part) { return name.find(part) != std::string::npos; });
@@ -351,20 +380,42 @@ bool LogProgram::may_restore(const OpLog& log, const LogItem& item, LogValue wri
   return tensor.memory != 0 && (!tensor.requires_grad || !log.ambients()[item.ambient].grad);
 }
 
-void LogProgram::note_quiet_writes(const OpLog& log, const std::vector<bool>& live,
-                                   std::span<const LogValue> inputs) {
-  std::unordered_map<int32_t, bool> quiet;  // by memory that is written
+namespace {
+
+// Of an item, with those that it runs itself.
+template <typename Visit>
+void each_part(const LogItem& item, const Visit& visit) {
+  visit(item);
+  for (const LogHook& hook : item.hooks)
+    for (const LogItem& part : hook.items) each_part(part, visit);
+  if (item.function)
+    for (const LogItem& part : item.function->items) each_part(part, visit);
+}
+
+}  // namespace
+
+void LogProgram::note_versions(const OpLog& log, const std::vector<bool>& live,
+                               std::span<const LogValue> inputs,
+                               std::span<const LogValue> outputs) {
+  std::unordered_set<int32_t> written;  // memory
+  std::unordered_map<LogValue, uint32_t> rises;
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) continue;
-    const LogItem& item = log.items()[i];
-    for (LogValue value : item.written) {
-      const auto [it, is_new] = quiet.try_emplace(log.values()[value].memory, item.quiet);
-      it->second = it->second && item.quiet;
-    }
+    each_part(log.items()[i], [&](const LogItem& item) {
+      for (LogValue value : item.written) written.insert(log.values()[value].memory);
+      for (const auto& [value, rise] : item.rises) rises[value] += rise;
+    });
   }
-  for (size_t k = 0; k < inputs.size(); ++k) {
-    const auto written = quiet.find(log.values()[inputs[k]].memory);
-    if (written != quiet.end() && written->second) quietly_written_.push_back(k);
+  for (size_t k = 0; k < inputs.size(); ++k)
+    if (written.contains(log.values()[inputs[k]].memory))
+      version_rises_.inputs.emplace_back(k, rises[inputs[k]]);
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (outputs[k] < 0) continue;
+    const LoggedTensor& output = log.values()[outputs[k]];
+    const uint32_t version = output.first_version + rises[outputs[k]];
+    if (output.kind == LoggedTensor::Kind::result && !log.is_input_memory(output.memory) &&
+        version != 0)
+      version_rises_.outputs.emplace_back(k, version);
   }
 }
 

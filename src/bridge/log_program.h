@@ -9,6 +9,7 @@
 
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -17,9 +18,11 @@
 
 #include "base/number.h"
 #include "bridge/followed_function.h"
-#include "bridge/quiet_writes.h"
+#include "bridge/run_failure.h"
+#include "bridge/written_versions.h"
 #include "capture/dispatch/op_ambient.h"
 #include "capture/dispatch/op_log.h"
+#include "capture/dispatch/shapes.h"
 
 namespace smelt {
 
@@ -42,9 +45,11 @@ class LogProgram {
       : LogProgram(log, Interface{inputs, outputs, {}, {}, {}, {}}) {}
 
   // Under the ambient the log started with. Thread-safe. If it throws, the random generators are as
-  // they were before. Mispredicted if something that the log expects does not hold.
+  // they were before; with a `failure`, only if all is (RunFailure::clean). Mispredicted if
+  // something that the log expects does not hold: then all is as it was.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,
-                              std::span<const c10::Scalar> scalars = {}) const;
+                              std::span<const c10::Scalar> scalars = {},
+                              RunFailure* failure = nullptr) const;
   // The same under a recorder, on twins, from whichever ambient. `scalars`: numbers of the
   // recording (Recorder::add_number), or plain ones, which become part of it.
   std::vector<at::Tensor> replay(std::vector<at::Tensor> twins,
@@ -69,8 +74,8 @@ class LogProgram {
   bool expects() const { return expects_; }
   // No op takes a number that the program reads or computes itself: such are looked at, at most.
   bool computes_without_numbers() const;
-  // Inputs that only ops change which say nothing of it (quiet_writes.h).
-  const std::vector<size_t>& quietly_written() const { return quietly_written_; }
+  // What eager leaves the versions of inputs and outputs at (written_versions.h).
+  const VersionRises& version_rises() const { return version_rises_; }
   // Inputs whose gradients are set or dropped.
   const std::vector<size_t>& grad_owners() const { return grad_owners_; }
   // That is all it does to gradients.
@@ -123,9 +128,14 @@ class LogProgram {
     std::vector<ScalarUse> scalars;
     std::vector<int32_t> results;  // a register; -1: not needed
     int32_t ambient;
+    size_t item = 0;      // of the log
     int32_t number = -1;  // of the number that it gives
     bool is_expectation = false;
+    std::vector<std::vector<int64_t>> sizes = {};        // of its results, where contents decide
+    std::optional<c10::Scalar> expected = std::nullopt;  // the number that it gives
     bool registers_hook = false;
+    bool has_effects = false;                // it is not called twice
+    std::optional<KnownResults> known = {};  // where the recorder has no other way to know them
     std::vector<Hook> hooks = {};
     std::shared_ptr<const Function> function = {};
   };
@@ -139,37 +149,40 @@ class LogProgram {
   struct State {
     std::vector<at::Tensor> registers;
     std::span<const c10::Scalar> scalars;
+    size_t item = 0;                                     // of the log, that is being run
     std::vector<c10::Scalar> items;                      // by LogItem::number
     std::vector<std::optional<c10::Scalar>> numbers;     // as numbers_, where it has been asked for
     std::unordered_map<int32_t, const Hook*> backwards;  // by Function::id, while a pass runs
     std::vector<c10::intrusive_ptr<FollowedFunction>> functions;  // that were called
+    bool has_effects = false;  // an op that may have effects has been called
   };
   class FunctionCall;
   struct Saved {
     std::vector<std::pair<at::Tensor, at::Tensor>> contents;  // a tensor and what was in it
     std::vector<std::pair<at::Tensor, at::Tensor>> grads;     // a tensor and its gradient
-    QuietWrites versions;  // what autograd has saved before is not outdated by a restoration
+    SavedVersions versions;  // what autograd has saved before is not outdated by a restoration
     void restore();
   };
 
   void make_steps(const OpLog& log, const std::vector<bool>& live,
                   std::span<const LogValue> outputs);
   // Without its results. `last`: by slot, what nobody reads after it; empty: nothing.
-  Step make_step(const LogItem& item, const std::vector<std::vector<bool>>& last);
-  Hook make_hook(const LogHook& hook);
-  std::vector<Step> make_inner_steps(const std::vector<LogItem>& items);
-  std::shared_ptr<const Function> make_function(const LogFunction& function, size_t item);
+  Step make_step(const OpLog& log, const LogItem& item, const std::vector<std::vector<bool>>& last);
+  Hook make_hook(const OpLog& log, const LogHook& hook);
+  std::vector<Step> make_inner_steps(const OpLog& log, const std::vector<LogItem>& items);
+  std::shared_ptr<const Function> make_function(const OpLog& log, const LogFunction& function,
+                                                size_t item);
   void make_constants(const OpLog& log, const std::vector<bool>& live,
                       std::span<const LogValue> outputs);
-  std::vector<bool> live_items(const OpLog& log, std::span<const LogValue> outputs) const;
+  std::vector<bool> live_items(const OpLog& log, std::span<const LogValue> outputs);
   struct NeededNumbers {
     std::vector<bool> numbers;  // as numbers_
     std::vector<bool> items;    // by LogItem::number
   };
   void need_items(uint32_t number, NeededNumbers& needed) const;
   int32_t number_of(ScalarId id) const;
-  void note_quiet_writes(const OpLog& log, const std::vector<bool>& live,
-                         std::span<const LogValue> inputs);
+  void note_versions(const OpLog& log, const std::vector<bool>& live,
+                     std::span<const LogValue> inputs, std::span<const LogValue> outputs);
   void note_grads(const OpLog& log, const std::vector<bool>& live, std::span<const LogValue> inputs,
                   std::span<const LogValue> outputs);
   c10::Scalar evaluate(State& state, uint32_t number) const;
@@ -189,14 +202,18 @@ class LogProgram {
   void print_argument(std::ostream& out, const Step& step, size_t index) const;
   std::vector<ScalarUse> scalar_uses(const LogItem& item) const;
   void steps(State& state, OpAmbientScope* ambient) const;
+  void begin_effects(State& state) const;
   void execute(const Step& step, State& state, std::vector<c10::IValue>& stack) const;
   void call(const Step& step, State& state, std::vector<c10::IValue>& stack) const;
+  static void check_sizes(const Step& step, const std::vector<c10::IValue>& stack);
   void run_inner(const std::vector<Step>& steps, State& state) const;
   std::vector<at::Tensor> run_hook(const Hook& hook, State& state,
                                    const std::vector<at::Tensor>& grads) const;
   std::vector<at::Tensor> call_function(const Function& function, State& state) const;
   std::vector<at::Tensor> start(std::vector<at::Tensor> inputs, Mode mode) const;
   std::vector<at::Tensor> results(State& state) const;
+  bool has_changed_nothing(const State& state) const;
+  void describe_failure(const State& state, RunFailure& failure) const;
 
   std::vector<Step> steps_;
   std::vector<bool> live_;
@@ -205,8 +222,9 @@ class LogProgram {
   std::unordered_map<ScalarId, int32_t> number_of_;     // into numbers_, while the program is made
   std::unordered_map<int32_t, size_t> number_of_item_;  // likewise, by NumberStep::item
   std::vector<uint32_t> wanted_numbers_;                // into numbers_
-  size_t items_ = 0;                                    // numbers that ops give
-  std::vector<c10::Scalar> scalar_examples_;            // as scalars_
+  std::vector<uint32_t> needed_numbers_;      // likewise, wanted or taken by an op or a check
+  size_t items_ = 0;                          // numbers that ops give
+  std::vector<c10::Scalar> scalar_examples_;  // as scalars_
   std::vector<Constant> constants_;
   std::vector<int32_t> inputs_;   // registers
   std::vector<int32_t> outputs_;  // registers; -1: undefined
@@ -219,9 +237,10 @@ class LogProgram {
   std::vector<size_t> saved_;              // inputs that are put back if the run fails
   std::vector<size_t> grad_owners_;        // inputs whose gradients are set
   std::vector<size_t> cleared_first_;
-  std::vector<size_t> quietly_written_;
+  VersionRises version_rises_;
   bool one_ambient_ = true;  // all ops run under the one the log started with
   bool fails_cleanly_ = true;
+  size_t first_change_ = SIZE_MAX;  // the first item that changes something which stays changed
   bool uses_autograd_ = false;
   bool writes_ = false;
   bool has_grads_ = false;

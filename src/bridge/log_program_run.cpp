@@ -1,5 +1,6 @@
 // How the program of a log is run: op by op, for real or under a recorder.
 #include <ATen/Context.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/lift_fresh.h>
@@ -13,7 +14,10 @@
 #include "bridge/generator_states.h"
 #include "bridge/linked_program.h"
 #include "bridge/log_program.h"
+#include "capture/dispatch/convert.h"
+#include "capture/dispatch/each_tensor.h"
 #include "capture/dispatch/number_node.h"
+#include "capture/dispatch/record_sized.h"
 #include "capture/dispatch/recorder.h"
 
 namespace smelt {
@@ -24,7 +28,7 @@ using torch::jit::Stack;
 }  // namespace
 
 LogProgram::Saved LogProgram::save(const std::vector<at::Tensor>& inputs) const {
-  Saved saved{.contents = {}, .grads = {}, .versions = QuietWrites(inputs, saved_)};
+  Saved saved{.contents = {}, .grads = {}, .versions = SavedVersions(inputs, saved_)};
   const at::NoGradGuard no_grad;
   for (size_t i : saved_) saved.contents.emplace_back(inputs[i], inputs[i].clone());
   if (!fails_cleanly_) return saved;
@@ -108,12 +112,28 @@ void LogProgram::read_number(const Step& step, State& state, const at::Tensor& t
                              Stack& stack) const {
   c10::Scalar& number = state.items[step.number];
   if (Recorder* recorder = Recorder::current()) {
-    number = recorder->item(tensor, to_scalar(numbers_[number_of_item_.at(step.number)].seen));
+    const auto known = number_of_item_.find(step.number);
+    number = recorder->item(
+        tensor, step.expected ? *step.expected : to_scalar(numbers_[known->second].seen));
+    if (step.expected)
+      recorder->expect(recorder->compute(NumberOp::eq, number, *step.expected), true);
     return;
   }
   stack.assign(1, tensor);
   step.op.callBoxed(&stack);
   number = stack[0].toScalar();
+  if (step.expected && plain_number(number) != plain_number(*step.expected))
+    throw Mispredicted("a number that was read is not what the code was traced for");
+}
+
+// Contents have decided otherwise about the size of a result.
+void LogProgram::check_sizes(const Step& step, const Stack& stack) {
+  size_t next = 0;
+  const auto check = [&](const at::Tensor& tensor) {
+    if (next < step.sizes.size() && tensor.sizes() != step.sizes[next++])
+      throw Mispredicted("the size of a result is not what the code was traced for");
+  };
+  for (const c10::IValue& value : stack) each_tensor(value, check);
 }
 
 // What code that PyTorch called back did.
@@ -186,7 +206,13 @@ void LogProgram::call(const Step& step, State& state, Stack& stack) const {
     stack.assign(1, call_function(*step.function, state));
     return;
   }
-  if (step.hooks.empty()) return step.op.callBoxed(&stack);
+  if (step.hooks.empty()) {
+    Recorder* recorder = Recorder::current();
+    recorder->set_known_results(step.known ? &*step.known : nullptr);
+    step.op.callBoxed(&stack);
+    recorder->set_known_results(nullptr);
+    return;
+  }
   std::vector<std::pair<at::Tensor, unsigned>> hooked;
   for (const Hook& hook : step.hooks) {
     if (hook.tensor < 0) {
@@ -202,6 +228,42 @@ void LogProgram::call(const Step& step, State& state, Stack& stack) const {
   step.op.callBoxed(&stack);
   state.backwards.clear();
   for (const auto& [tensor, place] : hooked) tensor.remove_hook(place);
+}
+
+namespace {
+
+// Nobody but the op knows what it gives; what is behind it was compiled for this.
+void check_results(const KnownResults& known, const Stack& stack) {
+  size_t next = 0;
+  const auto check = [&](const at::Tensor& tensor) {
+    const size_t index = next++;
+    const std::optional<TensorType> type =
+        tensor.defined() ? std::optional(type_of(tensor)) : std::nullopt;
+    const bool fits = index < known.types.size() &&
+                      type.has_value() == known.types[index].has_value() &&
+                      (!type || (type->dtype == known.types[index]->dtype &&
+                                 type->sizes == known.types[index]->sizes &&
+                                 type->strides == known.types[index]->strides));
+    if (fits) return;
+    throw Error(known.op.schema().name() + " gave " + (type ? type->str() : "nothing") +
+                " where it gave another type for the same arguments before. If that depends on "
+                "contents, say so with tags=(torch.Tag.dynamic_output_shape,)");
+  };
+  for (const c10::IValue& value : stack) {
+    if (value.isTensor())
+      check(value.toTensor());
+    else if (value.isTensorList())
+      for (const at::Tensor& tensor : value.toTensorVector()) check(tensor);
+  }
+}
+
+}  // namespace
+
+// From here on the run can't be given up: whatever could be a reason is found out before.
+void LogProgram::begin_effects(State& state) const {
+  if (state.has_effects || Recorder::current()) return;
+  for (const uint32_t number : needed_numbers_) evaluate(state, number);
+  state.has_effects = true;
 }
 
 void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
@@ -243,7 +305,14 @@ void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
     const at::Tensor tensor = stack[0].toTensor();
     return read_number(step, state, tensor, stack);
   }
-  call(step, state, stack);
+  if (!step.sizes.empty() && Recorder::current()) {
+    record_sized(step.op, step.sizes, stack);
+  } else {
+    if (step.has_effects) begin_effects(state);
+    call(step, state, stack);
+    if (!step.sizes.empty()) check_sizes(step, stack);
+    if (step.has_effects && step.known && !Recorder::current()) check_results(*step.known, stack);
+  }
   size_t next = 0;
   const auto store = [&](at::Tensor tensor) {
     if (next >= step.results.size())
@@ -263,6 +332,7 @@ void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
 void LogProgram::steps(State& state, OpAmbientScope* ambient) const {
   Stack stack;
   for (const Step& step : steps_) {
+    state.item = step.item;
     if (ambient) ambient->enter(ambients_[step.ambient]);
     execute(step, state, stack);
   }
@@ -301,8 +371,24 @@ std::vector<at::Tensor> LogProgram::results(State& state) const {
   return outputs;
 }
 
+// Where a run has got to. A hook on saved tensors sees, and counts, what ops save: it can't be told
+// that they are computed again.
+bool LogProgram::has_changed_nothing(const State& state) const {
+  if (state.has_effects) return false;
+  if (uses_autograd_ && at::SavedTensorDefaultHooks::get_hooks()) return false;
+  return fails_cleanly_ || state.item < first_change_;
+}
+
+void LogProgram::describe_failure(const State& state, RunFailure& failure) const {
+  failure.clean = false;
+  failure.position = state.item;
+  for (int32_t reg : outputs_)
+    failure.outputs.push_back(reg < 0 ? at::Tensor() : state.registers[reg]);
+}
+
 std::vector<at::Tensor> LogProgram::run(std::vector<at::Tensor> inputs,
-                                        std::span<const c10::Scalar> scalars) const {
+                                        std::span<const c10::Scalar> scalars,
+                                        RunFailure* failure) const {
   SMELT_CHECK(scalars.size() == scalars_.size(), "a program got another number of scalars");
   count(Counter::runs);
   Saved saved = save(inputs);
@@ -315,12 +401,22 @@ std::vector<at::Tensor> LogProgram::run(std::vector<at::Tensor> inputs,
       OpAmbientScope ambient(ambients_[0]);
       steps(state, &ambient);
     }
-  } catch (...) {
+    state.item = live_.size();  // behind all of them
+    return results(state);
+  } catch (const Mispredicted&) {
     states.restore();
     saved.restore();
     throw;
+  } catch (...) {
+    if (state.has_effects) LinkedProgram::note_changes();
+    if (failure == nullptr || has_changed_nothing(state)) {
+      states.restore();
+      saved.restore();
+    } else {
+      describe_failure(state, *failure);
+    }
+    throw;
   }
-  return results(state);
 }
 
 // torch.div(3, 2): nothing in it is a tensor that a recorder could follow.
@@ -342,6 +438,7 @@ std::vector<at::Tensor> LogProgram::replay(std::vector<at::Tensor> twins,
                                            std::span<const c10::Scalar> scalars) const {
   SMELT_CHECK(scalars.size() == scalars_.size(), "a program got another number of scalars");
   refuse_ops_on_numbers();
+  Recorder::current()->begin_replay();
   OpAmbientScope ambient(ambients_[0]);
   State state = begin(std::move(twins), scalars, Mode::replay);
   // What is recorded behind this can't ask for a backward pass any more.

@@ -1,6 +1,17 @@
 #include "bridge/preparation.h"
 
+#include <algorithm>
+#include <cstring>
+
 namespace smelt {
+
+bool may_change_silently(const at::Tensor& tensor) {
+  const auto sizes = tensor.sizes();
+  const int64_t longest = sizes.empty() ? 1 : *std::max_element(sizes.begin(), sizes.end());
+  return tensor.is_floating_point() && tensor.numel() == longest;
+}
+
+bool can_watch(const at::Tensor& tensor) { return !may_change_silently(tensor) || tensor.is_cpu(); }
 
 Preparation::Seen::Seen(const at::Tensor& tensor)
     : tensor(tensor.getIntrusivePtr()),
@@ -8,12 +19,21 @@ Preparation::Seen::Seen(const at::Tensor& tensor)
       address(tensor.unsafeGetTensorImpl()),
       storage_address(tensor.storage().unsafeGetStorageImpl()),
       data(tensor.const_data_ptr()),
-      version(tensor.unsafeGetTensorImpl()->version_counter().current_version()) {}
+      version(tensor.unsafeGetTensorImpl()->version_counter().current_version()),
+      contents(may_change_silently(tensor) ? tensor.detach().clone(at::MemoryFormat::Contiguous)
+                                           : at::Tensor()) {}
+
+bool Preparation::Seen::has_contents(const at::Tensor& now) const {
+  if (!now.is_contiguous()) return contents.equal(now);
+  // Bit by bit: a NaN that stays is no change.
+  return std::memcmp(contents.const_data_ptr(), now.const_data_ptr(), now.nbytes()) == 0;
+}
 
 bool Preparation::Seen::is(const at::Tensor& now) const {
   const c10::TensorImpl* impl = now.unsafeGetTensorImpl();
   return impl == address && impl->unsafe_storage().unsafeGetStorageImpl() == storage_address &&
-         now.const_data_ptr() == data && impl->version_counter().current_version() == version;
+         now.const_data_ptr() == data && impl->version_counter().current_version() == version &&
+         (!contents.defined() || has_contents(now));
 }
 
 Preparation::Preparation(Program program, std::vector<c10::IValue> opaque)

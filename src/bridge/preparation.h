@@ -16,13 +16,19 @@
 
 namespace smelt {
 
+// May PyTorch's own ops change this tensor without counting it? Batch norms write their running
+// statistics so, whatever code calls them; statistics are vectors, if seen through a view perhaps.
+bool may_change_silently(const at::Tensor& tensor);
+// Can such a change be seen at the price of a look? Contents of another device can't.
+bool can_watch(const at::Tensor& tensor);
+
 class Preparation {
  public:
   Preparation(Program program, std::vector<c10::IValue> opaque);
 
   // For the main program's inputs as they are now. Computed if one that matters is another tensor
-  // than last time, or has changed: in place (its version), or by getting other memory.
-  // Thread-safe.
+  // than last time, or has changed: in place (its version), by getting other memory, or silently
+  // (may_change_silently). Thread-safe.
   std::shared_ptr<const std::vector<at::Tensor>> results(std::span<const at::Tensor> inputs) const;
 
  private:
@@ -30,6 +36,7 @@ class Preparation {
   struct Seen {
     explicit Seen(const at::Tensor& tensor);
     bool is(const at::Tensor& tensor) const;
+    bool has_contents(const at::Tensor& tensor) const;
 
     c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor;
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
@@ -37,6 +44,7 @@ class Preparation {
     const c10::StorageImpl* storage_address;
     const void* data;
     uint32_t version;
+    at::Tensor contents;  // a copy, of one that may change silently
   };
   struct Done {
     std::vector<Seen> seen;  // one per input of the preparation

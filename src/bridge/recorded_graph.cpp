@@ -1,5 +1,6 @@
 #include "bridge/recorded_graph.h"
 
+#include <ATen/Version.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -37,14 +38,14 @@ RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
     : graph(std::move(recorded.graph)),
       captured(std::move(recorded.captured)),
       returned_input(std::move(recorded.returned_input)),
-      same_argument(std::move(recorded.same_argument)),
-      default_dtype(recorded.default_dtype) {
+      same_argument(std::move(recorded.same_argument)) {
   options.passes.evaluate = [&](const Graph& in, const Node& node) {
     return evaluate_node(in, node, recorded.opaque);
   };
   options.passes.has_op = has_cpu_op;
   options.passes.onednn_takes = onednn_takes;
   if (captured.empty()) options.passes.frozen = frozen_inputs(graph, options.frozen);
+  const GraphUse cuda_graphs = options.cuda_graphs;
   Program lowered = compile(graph, std::move(options), record);
   for (const Step& step : lowered.steps)
     calls_ += step.kernel < 0 && !numbers::is_number_op(OpName(step.op));
@@ -63,7 +64,8 @@ RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
   for (const size_t input : written_) is_written_[input] = true;
   if (lowered.preparation)
     preparation = std::make_unique<const Preparation>(*lowered.preparation, recorded.opaque);
-  program = std::make_unique<const LinkedProgram>(std::move(lowered), std::move(recorded.opaque));
+  program = std::make_unique<const LinkedProgram>(std::move(lowered), std::move(recorded.opaque),
+                                                  cuda_graphs);
 }
 
 void RecordedGraph::Impl::count_ops(int64_t sign) const {
@@ -83,9 +85,11 @@ std::string RecordedGraph::Impl::describe(size_t input) const {
 }
 
 std::vector<at::Tensor> RecordedGraph::Impl::bind(const std::vector<at::Tensor>& arguments) const {
-  if (c10::get_default_dtype_as_scalartype() != default_dtype)
-    throw Error(std::string("the graph was recorded with the default dtype ") +
-                c10::toString(default_dtype) + ", and now it is " +
+  const std::string& asking = program->program().asks_default_float;
+  if (!asking.empty() && default_dtype() != graph.default_float)
+    throw Error("the graph was recorded with the default dtype " +
+                std::string(name_of(graph.default_float)) + ", which " + asking +
+                " makes of integers, and now it is " +
                 c10::toString(c10::get_default_dtype_as_scalartype()) +
                 "; set it back (torch.set_default_dtype) or record it again");
   if (arguments.size() != same_argument.size())

@@ -33,7 +33,6 @@ struct RecordedGraph::Impl {
   std::vector<at::Tensor> captured;
   std::vector<int32_t> returned_input;
   std::vector<int32_t> same_argument;
-  c10::ScalarType default_dtype;
   std::unique_ptr<const LinkedProgram> program;
   std::unique_ptr<const Preparation> preparation;  // if the program has one
 

@@ -6,6 +6,7 @@
 #include "base/counters.h"
 #include "bridge/generator_states.h"
 #include "bridge/graph_program.h"
+#include "bridge/linked_program.h"
 
 namespace smelt {
 namespace {
@@ -93,6 +94,7 @@ StagedProgram::StagedProgram(const OpLog& log, const std::vector<bool>& live,
                                     : GraphProgram::Want::fastest;
     const std::unique_ptr<const OpLog> part = log.part(plan.first, plan.last, plan.given);
     Stage stage;
+    stage.first = plan.first;
     stage.program = std::make_unique<const GraphProgram>(
         *part,
         LogProgram::Interface{plan.inputs,
@@ -102,6 +104,8 @@ StagedProgram::StagedProgram(const OpLog& log, const std::vector<bool>& live,
                               s == 0 ? interface.numbers : std::span<const NumberStep>(),
                               {}},
         want, unfrozen, /*is_stage=*/true);
+    if (log.items()[plan.first].recomputed > 0 && stage.program->is_left_to_autograd())
+      throw Error("a checkpoint can't be compiled: " + stage.program->refusal());
     for (LogValue value : plan.inputs) stage.inputs.push_back(place.at(value));
     for (LogValue value : plan.released) stage.last.push_back(place.at(value));
     for (LogValue value : plan.outputs) {
@@ -111,8 +115,11 @@ StagedProgram::StagedProgram(const OpLog& log, const std::vector<bool>& live,
     for (const at::Generator& generator : stage.program->log().generators())
       if (std::ranges::find(generators_, generator) == generators_.end())
         generators_.push_back(generator);
-    for (size_t i = plan.first; s < begins.size() && i < plan.last; ++i)
-      writes_early_ = writes_early_ || log.changes_input(log.items()[i]);
+    for (size_t i = plan.first; i < plan.last; ++i) {
+      stage.writes = stage.writes || log.changes_input(log.items()[i]);
+      stage.has_effects = stage.has_effects || log.items()[i].has_effects;
+    }
+    writes_early_ = writes_early_ || (s < begins.size() && stage.writes);
     stages_.push_back(std::move(stage));
   }
   for (LogValue output : interface.outputs)
@@ -122,29 +129,52 @@ StagedProgram::StagedProgram(const OpLog& log, const std::vector<bool>& live,
 
 StagedProgram::~StagedProgram() = default;
 
-std::vector<at::Tensor> StagedProgram::run(std::vector<at::Tensor> inputs,
-                                           std::span<const c10::Scalar> scalars) const {
-  std::vector<at::Tensor> places = std::move(inputs);
-  places.resize(places_);
-  GeneratorStates states(generators_);
-  try {
-    for (const Stage& stage : stages_) {
-      std::vector<at::Tensor> arguments;
-      arguments.reserve(stage.inputs.size());
-      for (size_t input : stage.inputs) arguments.push_back(places[input]);
-      for (size_t input : stage.last) places[input].reset();
-      std::vector<at::Tensor> made = stage.program->run(std::move(arguments), scalars);
-      for (size_t i = 0; i < stage.outputs.size(); ++i)
-        places[stage.outputs[i]] = std::move(made[i]);
-    }
-  } catch (...) {
-    states.restore();
-    throw;
-  }
+std::vector<at::Tensor> StagedProgram::outputs_in(const std::vector<at::Tensor>& places) const {
   std::vector<at::Tensor> outputs;
   outputs.reserve(outputs_.size());
   for (int32_t output : outputs_) outputs.push_back(output < 0 ? at::Tensor() : places[output]);
   return outputs;
+}
+
+std::vector<at::Tensor> StagedProgram::run(std::vector<at::Tensor> inputs,
+                                           std::span<const c10::Scalar> scalars,
+                                           RunFailure* failure) const {
+  std::vector<at::Tensor> places = std::move(inputs);
+  places.resize(places_);
+  GeneratorStates states(generators_);
+  const Stage* running = nullptr;
+  bool has_changed = false;  // by the stages before it
+  bool has_effects = false;  // of an op that may have some, which is not called twice
+  try {
+    for (const Stage& stage : stages_) {
+      if (running != nullptr)
+        has_changed = has_changed || running->writes || running->program->is_watched();
+      running = &stage;
+      has_effects = has_effects || stage.has_effects;
+      std::vector<at::Tensor> arguments;
+      arguments.reserve(stage.inputs.size());
+      for (size_t input : stage.inputs) arguments.push_back(places[input]);
+      for (size_t input : stage.last) places[input].reset();
+      std::vector<at::Tensor> made = stage.program->run(std::move(arguments), scalars, failure);
+      for (size_t i = 0; i < stage.outputs.size(); ++i)
+        places[stage.outputs[i]] = std::move(made[i]);
+    }
+    has_changed = has_changed || running->writes;
+    return outputs_in(places);
+  } catch (const Mispredicted&) {
+    states.restore();
+    throw;
+  } catch (...) {
+    if (has_effects) LinkedProgram::note_changes();
+    if (failure != nullptr && (has_changed || has_effects || !failure->clean)) {
+      failure->clean = false;
+      failure->position += running->first;
+      failure->outputs = outputs_in(places);
+    } else {
+      states.restore();
+    }
+    throw;
+  }
 }
 
 bool StagedProgram::fails_cleanly() const {

@@ -26,8 +26,8 @@ class StagedProgram {
                 const CompileOptions& options);
   ~StagedProgram();
 
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,
-                              std::span<const c10::Scalar> scalars) const;
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::span<const c10::Scalar> scalars,
+                              RunFailure* failure = nullptr) const;
 
   bool fails_cleanly() const;
   size_t size() const { return stages_.size(); }
@@ -37,10 +37,15 @@ class StagedProgram {
  private:
   struct Stage {
     std::unique_ptr<const GraphProgram> program;
+    size_t first = 0;                     // of the log's items
+    bool writes = false;                  // it changes an input
     std::vector<size_t> inputs, outputs;  // places
     std::vector<size_t> last;             // of the inputs: nobody reads them any more
+    bool has_effects = false;             // an op of it may have
   };
   std::vector<Stage> stages_;
+  std::vector<at::Tensor> outputs_in(const std::vector<at::Tensor>& places) const;
+
   std::vector<int32_t> outputs_;  // places; -1: none
   size_t places_ = 0;             // inputs, then what the stages make
   std::vector<at::Generator> generators_;

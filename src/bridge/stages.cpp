@@ -23,14 +23,6 @@ class DependentOutputs {
     find_entangled();
   }
 
-  // These ops are called as they are, too.
-  void add_called(const std::vector<size_t>& items) {
-    entangled_.insert(entangled_.end(), items.begin(), items.end());
-    std::ranges::sort(entangled_);
-    const auto twice = std::ranges::unique(entangled_);
-    entangled_.erase(twice.begin(), twice.end());
-  }
-
   std::vector<Interval> intervals() const {
     std::vector<Interval> found;
     for (LogValue output : tracked_) {
@@ -39,12 +31,17 @@ class DependentOutputs {
       if (const std::optional<size_t> reader = first_reader(output, ready))
         found.push_back({ready, *reader});
     }
-    for (size_t item : entangled_) {
-      if (item > 0) found.push_back({item, item});
-      if (item + 1 < log_.items().size()) found.push_back({item + 1, item + 1});
-    }
-    std::ranges::sort(found, {}, &Interval::last);
+    for (size_t start : recomputed()) found.push_back({start, start});
     return found;
+  }
+
+  // Where a piece that its backward computes again begins, or has ended.
+  std::vector<size_t> recomputed() const {
+    std::vector<size_t> starts;
+    const std::vector<LogItem>& items = log_.items();
+    for (size_t i = 1; !tracked_.empty() && i < items.size(); ++i)
+      if (items[i].recomputed != items[i - 1].recomputed) starts.push_back(i);
+    return starts;
   }
 
   // Ops that give two outputs of which one is computed from the other.
@@ -201,11 +198,53 @@ bool writes_constant(const OpLog& log) {
   });
 }
 
+// Behind each other, none of which overlaps.
+void sort_and_join(std::vector<CalledRange>& ranges) {
+  std::ranges::sort(ranges, {}, &CalledRange::first);
+  std::vector<CalledRange> joined;
+  for (const CalledRange& range : ranges) {
+    if (!joined.empty() && range.first < joined.back().end)
+      joined.back().end = std::max(joined.back().end, range.end);
+    else
+      joined.push_back(range);
+  }
+  ranges = std::move(joined);
+}
+
+// A tensor that one stage makes, and reads, and a later one changes: the first may have kept it for
+// its backward pass.
+bool changes_kept(const OpLog& log, const std::vector<bool>& live,
+                  const std::vector<size_t>& starts, const std::vector<CalledRange>& called) {
+  const auto is_called = [&](size_t item) {
+    return std::ranges::any_of(called, [item](const CalledRange& range) {
+      return range.first <= item && item < range.end;
+    });
+  };
+  const auto reads = [&](const LogItem& item, int32_t memory) {
+    bool found = false;
+    each_argument(item,
+                  [&](LogValue value) { found = found || log.values()[value].memory == memory; });
+    return found;
+  };
+  for (size_t w = 0; w < log.items().size(); ++w) {
+    if (!live[w] || starts.empty() || w < starts.front()) continue;
+    const size_t start = *std::prev(std::ranges::upper_bound(starts, w));
+    for (const LogValue written : log.items()[w].written) {
+      const int32_t memory = log.values()[written].memory;
+      if (log.is_input_memory(memory)) continue;
+      for (size_t i = 0; i < start; ++i)
+        if (live[i] && !is_called(i) && reads(log.items()[i], memory)) return true;
+    }
+  }
+  return false;
+}
+
 // What the log expects is checked by the first stage, before anything is changed.
 size_t behind_numbers(const OpLog& log, const std::vector<bool>& live) {
   size_t behind = 0;
   for (size_t i = 0; i < log.items().size(); ++i)
-    if (live[i] && (log.items()[i].number >= 0 || log.items()[i].op == &expect_op()))
+    if (live[i] &&
+        (log.items()[i].number >= 0 || log.items()[i].sized || log.items()[i].op == &expect_op()))
       behind = i + 1;
   return behind;
 }
@@ -230,7 +269,8 @@ std::optional<Lifetimes::Cost> Lifetimes::cost(size_t position) const {
     if (value.kind != LoggedTensor::Kind::result || value.inner || value.item >= position ||
         !is_read_behind(known, position))
       continue;
-    if (value.dynamic || value.strides.size() != value.sizes.size()) return std::nullopt;
+    if (value.dynamic) continue;  // called ops hand it to each other
+    if (value.strides.size() != value.sizes.size()) return std::nullopt;
     const bool shares = std::ranges::find(memories, value.memory) != memories.end();
     if (shares || last_write_[known] >= position) ++cost.trouble;
     memories.push_back(value.memory);
@@ -241,9 +281,31 @@ std::optional<Lifetimes::Cost> Lifetimes::cost(size_t position) const {
   return cost;
 }
 
+std::vector<CalledRange> find_called(const OpLog& log, const std::vector<bool>& live) {
+  constexpr size_t kFewOps = 4;  // between two: a stage of their own is not worth it
+  std::vector<CalledRange> found;
+  size_t since = 0;  // ops behind the last of them
+  for (size_t i = 0; i < log.items().size(); ++i) {
+    const LogItem& item = log.items()[i];
+    if (!live[i]) continue;
+    if (!item.applies_function && !item.has_effects && !log.takes_dynamic(item) &&
+        !log.gives_dynamic(item)) {
+      ++since;
+      continue;
+    }
+    if (!found.empty() && since <= kFewOps)
+      found.back().end = i + 1;
+    else
+      found.push_back({i, i + 1});
+    since = 0;
+  }
+  return found;
+}
+
 StageStarts find_stages(const OpLog& log, const std::vector<bool>& live,
-                        std::span<const LogValue> outputs) {
+                        std::span<const LogValue> outputs, std::vector<CalledRange> called) {
   StageStarts starts;
+  const bool has_called = !called.empty();
   constexpr size_t kMostViews = 16;  // each parts what is computed around it
   DependentOutputs dependent(log, outputs);
   if (const SharedOutputs shared(log, outputs); shared.any()) {
@@ -251,11 +313,24 @@ StageStarts find_stages(const OpLog& log, const std::vector<bool>& live,
       starts.possible = Decision::forbid("two outputs share memory");
       return starts;
     }
-    dependent.add_called(shared.views());
+    for (const size_t view : shared.views()) called.push_back({view, view + 1});
   }
-  const std::vector<Interval> intervals = dependent.intervals();
-  starts.called = dependent.entangled();
-  if (starts.called.empty() && intervals.empty()) return starts;
+  for (const size_t item : dependent.entangled()) called.push_back({item, item + 1});
+  sort_and_join(called);
+  std::vector<Interval> intervals = dependent.intervals();
+  for (const CalledRange& range : called) {
+    starts.called.push_back(range.first);
+    if (range.first > 0) intervals.push_back({range.first, range.first});
+    if (range.end < log.items().size()) intervals.push_back({range.end, range.end});
+  }
+  std::ranges::sort(intervals, {}, &Interval::last);
+  if (intervals.empty()) return starts;
+  for (const size_t start : dependent.recomputed())
+    for (const CalledRange& range : called)
+      if (range.first < start && start < range.end) {
+        starts.possible = Decision::forbid("a checkpoint between ops that no graph takes");
+        return starts;
+      }
   if (writes_constant(log)) {
     starts.possible = Decision::forbid(
         "outputs are computed from each other, and a constant is "
@@ -281,6 +356,8 @@ StageStarts find_stages(const OpLog& log, const std::vector<bool>& live,
     starts.positions.push_back(*start);
     i = next;
   }
+  if (has_called && changes_kept(log, live, starts.positions, called))
+    starts.possible = Decision::forbid("what a later stage changes is used by an earlier one");
   return starts;
 }
 

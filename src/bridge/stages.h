@@ -1,9 +1,10 @@
-// A log whose outputs are computed from each other, or are views of each other, as stages that run
-// one behind the other. All
-// outputs of a compiled program have one autograd node, which knows of no way from one of them to
-// the other: torch.autograd.grad(loss, hidden) would find none, and hidden would have no gradient
-// to retain. So the log is parted between such an output and what is computed from it, and each
-// stage has a node of its own, on tensors that are real in between.
+// A log as stages that run one behind the other: where outputs are computed from each other, or are
+// views of each other, and where it has ops that no graph takes (calls of Python code, results
+// whose size depends on contents), which are called as they are between compiled ones. All outputs
+// of a compiled program have one autograd node, which knows of no way from one of them to the
+// other: torch.autograd.grad(loss, hidden) would find none, and hidden would have no gradient to
+// retain. So the log is parted between such an output and what is computed from it, and each stage
+// has a node of its own, on tensors that are real in between.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +21,22 @@ namespace smelt {
 // one alone. Forbidden: it takes several, but can't be parted.
 struct StageStarts {
   std::vector<size_t> positions;
-  // Ops, each a stage alone, that are called as they are: their results are computed from each
-  // other (torch.lstm_cell gives h and c, and computes one from the other), or one output is a view
-  // of another by them, which PyTorch has to know (logits, logits.t()).
+  // Of these, or 0, the ones whose stage is called as it is: no graph takes it, or it may have
+  // effects, so that what comes before it has to be done and what comes behind it may be done
+  // again; or its results are computed from each other (torch.lstm_cell gives h and c, and computes
+  // one from the other), or one output is a view of another by it, which PyTorch has to know
+  // (logits, logits.t()).
   std::vector<size_t> called;
   Decision possible = Decision::allow();
 };
-// `live`, by item: it is needed.
+// Ops that no graph takes, each with what stands close between two of them.
+struct CalledRange {
+  size_t first, end;
+};
+std::vector<CalledRange> find_called(const OpLog& log, const std::vector<bool>& live);
+// `live`, by item: it is needed. `called`: what has to be called as it is.
 StageStarts find_stages(const OpLog& log, const std::vector<bool>& live,
-                        std::span<const LogValue> outputs);
+                        std::span<const LogValue> outputs, std::vector<CalledRange> called);
 
 // Until when the values of a log are read, by the items that are live.
 class Lifetimes {

@@ -1,8 +1,8 @@
 #include "bridge/training_program.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/strides.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -12,8 +12,10 @@
 #include "base/log.h"
 #include "bridge/backward_node.h"
 #include "bridge/evaluate.h"
-#include "bridge/quiet_writes.h"
 #include "bridge/record_joint.h"
+#include "bridge/written_versions.h"
+#include "capture/dispatch/convert.h"
+#include "capture/dispatch/without_contents.h"
 #include "graph/effects.h"
 #include "graph/numbers.h"
 #include "ops/meaning.h"
@@ -22,14 +24,17 @@
 namespace smelt {
 namespace {
 
+// A pass that makes a graph of the gradients costs as much as so many compiled ones win.
+constexpr int kGraphPass = 4;
+constexpr int kMostGraphPasses = 8 * kGraphPass;
+
 Recorded part_of(const Recorded& recorded, Graph graph, size_t arguments,
                  std::vector<int32_t> returned_input) {
   return {.graph = std::move(graph),
           .captured = recorded.captured,
           .opaque = recorded.opaque,
           .returned_input = std::move(returned_input),
-          .same_argument = std::vector<int32_t>(arguments, -1),
-          .default_dtype = recorded.default_dtype};
+          .same_argument = std::vector<int32_t>(arguments, -1)};
 }
 
 // Inputs that the graph changes.
@@ -82,12 +87,9 @@ Decision TrainingProgram::can_train(const OpLog& log, std::span<const LogValue> 
                                     std::span<const LogValue> outputs) {
   for (const OpAmbient& ambient : log.ambients())
     if (ambient.inference) return Decision::forbid("inference mode is on");
-  for (LogValue input : inputs) {
-    if (!log.values()[input].device.is_cpu())
-      return Decision::forbid("it takes part in autograd, and not on the CPU");
+  for (LogValue input : inputs)
     if (log.tensor(input)._fw_grad(0).defined())
       return Decision::forbid("an input is a dual number of forward-mode autograd");
-  }
   for (LogValue output : outputs)
     if (output >= 0 && log.is_input_memory(log.values()[output].memory))
       return Decision::forbid("an output that may take part in autograd shows an input's memory");
@@ -110,10 +112,11 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] < 0 || !log.values()[outputs[i]].requires_grad) continue;
     const LoggedTensor& output = log.values()[outputs[i]];
-    at::Tensor like = at::detail::empty_strided_cpu(output.sizes, output.strides, output.dtype);
+    const at::TensorOptions options = at::dtype(output.dtype).device(output.device);
+    at::Tensor like = without_contents(output.sizes, output.strides, options);
     if (!like.is_non_overlapping_and_dense())
-      like = at::detail::empty_cpu(output.sizes, output.dtype);
-    tracked_.push_back({i, like.sizes().vec(), like.strides().vec(), output.dtype});
+      like = without_contents(output.sizes, c10::contiguous_strides(output.sizes), options);
+    tracked_.push_back({i, like.sizes().vec(), like.strides().vec(), options});
   }
   Recorded recorded = record_joint(log_, examples, log_.scalar_examples(), gradient_examples(),
                                    std::vector<bool>(tracked_.size(), true));
@@ -121,7 +124,9 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
     gets_gradient_.push_back(recorded.graph.outputs.at(outputs_ + i) >= 0);
   const size_t arguments = examples.size() + log_.scalars().size();
   parts_ = {.arguments = static_cast<int32_t>(arguments),
-            .outputs = static_cast<int32_t>(outputs_)};
+            .outputs = static_cast<int32_t>(outputs_),
+            .recompute = std::ranges::any_of(
+                log.items(), [](const LogItem& item) { return item.recomputed > 0; })};
   SplitGraphs split = this->split(recorded);
   if (!split.possible) throw Error(split.possible.reason());
   describe_saved(recorded.graph, split.saved);
@@ -138,7 +143,7 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
 // Kernels compute simple ops: what of a compound one is worth saving is seen in its pieces.
 void TrainingProgram::simplify(Recorded& recorded) const {
   PassOptions passes = options_.passes;
-  passes.decompose = true;
+  passes.has_kernels = has_kernels(options_.schedule);
   passes.evaluate = [&](const Graph& in, const Node& node) {
     return evaluate_node(in, node, recorded.opaque);
   };
@@ -190,8 +195,15 @@ std::vector<at::Tensor> TrainingProgram::gradient_examples() const {
   std::vector<at::Tensor> examples(outputs_);
   for (const Gradient& gradient : tracked_)
     examples[gradient.output] =
-        at::detail::empty_strided_cpu(gradient.sizes, gradient.strides, gradient.dtype);
+        without_contents(gradient.sizes, gradient.strides, gradient.options);
   return examples;
+}
+
+void TrainingProgram::note_pass(bool makes_graph) const {
+  const int before = graph_passes_.load(std::memory_order_relaxed);
+  if (before >= kMostGraphPasses) return;
+  const int by = makes_graph ? kGraphPass : -1;
+  graph_passes_.store(std::clamp(before + by, 0, kMostGraphPasses), std::memory_order_relaxed);
 }
 
 std::optional<std::vector<at::Tensor>> TrainingProgram::run(
@@ -200,6 +212,7 @@ std::optional<std::vector<at::Tensor>> TrainingProgram::run(
   // Hooks on saved tensors see, and checkpointing counts, each that eager saves.
   if (at::SavedTensorDefaultHooks::get_hooks()) return std::nullopt;
   if (at::GradMode::is_enabled() != ambient_.grad) return std::nullopt;
+  if (graph_passes_.load(std::memory_order_relaxed) >= kMostGraphPasses) return std::nullopt;
   for (const at::Tensor& input : tensors)
     if (input.is_inference() || input._fw_grad(0).defined()) return std::nullopt;
   std::vector<at::Tensor> inputs = tensors;
@@ -211,7 +224,7 @@ std::optional<std::vector<at::Tensor>> TrainingProgram::run(
     for (size_t input : changed_) before[input] = inputs[input].clone();
   }
   std::optional<std::vector<at::Tensor>> made;
-  QuietWrites quiet(inputs, log_.quietly_written());
+  WrittenVersions versions(inputs, log_.version_rises());
   try {
     made = forward_->run_typed(inputs);
   } catch (const KernelFailed&) {
@@ -226,9 +239,14 @@ std::optional<std::vector<at::Tensor>> TrainingProgram::run(
     throw;
   }
   if (!made) return std::nullopt;
-  quiet.restore();
-  if (!tracked_.empty())
-    BackwardNode::attach(shared_from_this(), inputs, *made, std::move(before), std::move(states));
+  try {
+    versions.settle(*made);
+    if (!tracked_.empty())
+      BackwardNode::attach(shared_from_this(), inputs, *made, std::move(before), std::move(states));
+  } catch (...) {
+    if (!log_.generators().empty()) LinkedProgram::note_changes();  // numbers have been drawn
+    throw;
+  }
   made->resize(outputs_);
   return made;
 }
@@ -249,10 +267,25 @@ TrainingProgram::Backward TrainingProgram::compile_backward(SplitGraphs split,
   return backward;
 }
 
+// The default dtype, for as long as this lives.
+class DefaultDtype {
+ public:
+  explicit DefaultDtype(DType dtype) : before_(c10::get_default_dtype()) {
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(to_scalar_type(dtype)));
+  }
+  ~DefaultDtype() { c10::set_default_dtype(before_); }
+  DefaultDtype(const DefaultDtype&) = delete;
+  DefaultDtype& operator=(const DefaultDtype&) = delete;
+
+ private:
+  const caffe2::TypeMeta before_;
+};
+
 // The forward's part of this recording is the one that was recorded before. With fewer gradients
 // the backward needs no more of it, so that what was saved will do.
 TrainingProgram::Backward TrainingProgram::record_backward(
     const std::vector<bool>& used, const std::vector<at::Tensor>& inputs) const {
+  const DefaultDtype as_in_forward(forward_->graph.default_float);
   Recorded recorded = record_joint(log_, inputs, log_.scalar_examples(), gradient_examples(), used);
   if (is_simplified_) simplify(recorded);
   const std::vector<ValueName> names = value_names(recorded.graph);

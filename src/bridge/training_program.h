@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -30,11 +31,16 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
   // An Error where it can't be recorded. Not with the GIL held: it runs the autograd engine.
   TrainingProgram(const OpLog& log, const LogProgram& program, std::span<const LogValue> inputs,
                   std::span<const LogValue> outputs, const CompileOptions& options);
+  // (A log with a piece that its backward computes again consists of nothing else.)
 
   // Nothing if the log has to run instead; nothing is changed then, nor by Mispredicted.
   // Thread-safe.
   std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& inputs,
                                              std::span<const c10::Scalar> scalars = {}) const;
+
+  // A pass through a run of the forward made a graph of the gradients, or ran the compiled
+  // backward. Where the former is usual the log runs: its forward would be computed twice.
+  void note_pass(bool makes_graph) const;
 
   size_t ops() const;
   std::string str() const;
@@ -46,7 +52,7 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
   struct Gradient {
     size_t output;
     std::vector<int64_t> sizes, strides;
-    c10::ScalarType dtype;
+    at::TensorOptions options;
   };
   // The gradients of inputs for one choice of outputs whose gradients are there.
   struct Backward {
@@ -85,6 +91,7 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
   std::vector<ValueName> names_;        // of saved_
   std::unique_ptr<const RecordedGraph::Impl> forward_;
   std::string backward_text_;
+  mutable std::atomic<int> graph_passes_ = 0;  // more with each that makes a graph, then less
   mutable std::mutex mutex_;
   mutable std::optional<std::pair<SplitGraphs, Recorded>> uncompiled_;  // for all gradients
   mutable std::map<std::vector<bool>, Backward> backwards_;

@@ -19,6 +19,8 @@ constexpr int64_t kMuch = 256 * 1024;  // bytes
 
 // What a batch, or one kernel, does with memory. Values are those that own it.
 struct Footprint {
+  const Backend* backend = nullptr;
+  Device device;
   std::set<ValueId> reads, writes;
   int64_t taken = 0;  // bytes of new memory
   int64_t held = 0;   // bytes of what it reads and the program has made
@@ -57,7 +59,9 @@ class Batches {
   Footprint footprint(const Unit& unit) const {
     const ScheduledKernel& scheduled = schedule_.kernels[unit.kernel];
     Footprint made;
-    made.fails = can_fail(scheduled.kernel);
+    made.backend = scheduled.backend;
+    made.device = scheduled.device;
+    made.fails = can_fail(scheduled);
     const auto read = [&](ValueId value) {
       const ValueId owner = owner_of(roots_[value]);
       made.reads.insert(owner);
@@ -90,7 +94,8 @@ class Batches {
 
   // Adds the kernel to the batch, if it may be there.
   static bool joins(Footprint& batch, const Footprint& kernel) {
-    if (meet(batch.writes, kernel.reads) || meet(batch.reads, kernel.writes) ||
+    if (batch.backend != kernel.backend || batch.device != kernel.device ||
+        meet(batch.writes, kernel.reads) || meet(batch.reads, kernel.writes) ||
         meet(batch.writes, kernel.writes))
       return false;
     if ((batch.fails && kernel.in_place) || (batch.in_place && kernel.fails)) return false;

@@ -18,8 +18,7 @@ bool only_reads(const Node& node, const Step& step) {
 }
 
 bool is_plain(const TensorType& type) {
-  return type.device.is_cpu() && !type.conj && !type.neg && !numbers::is_number(type) &&
-         type.offset.is(0);
+  return !type.conj && !type.neg && !numbers::is_number(type) && type.offset.is(0);
 }
 
 class Walk {
@@ -73,13 +72,18 @@ class Walk {
     }
     if (step.into[result] >= 0) return block_of_[step.into[result]];
     const Register reuse = step.reuse[result];
-    if (reuse < 0) return take(made, is_plain(step.types[result]));
+    if (reuse < 0) return take(made, may_be_inside(step, result));
     const int block = block_of_[reuse];
     if (block < 0) return take(made, /*inside=*/false);  // or the memory of an input given away
     // A view that is still there needs what is in it.
-    if (holders_[block] > 1) return take(made, is_plain(step.types[result]));
+    if (holders_[block] > 1) return take(made, may_be_inside(step, result));
     blocks_[block].made.push_back(made);
     return block;
+  }
+
+  // Memory of another device its own allocator keeps at hand.
+  bool may_be_inside(const Step& step, size_t result) const {
+    return schedule_.kernels[step.kernel].backend->runs_on_host() && is_plain(step.types[result]);
   }
 
   int take(Block::Made made, bool inside) {

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "compile/kernels.h"
 #include "passes/split_frozen.h"
+#include "runtime/verify_program.h"
 
 namespace smelt {
 namespace {
@@ -34,19 +35,25 @@ Program lower_with_kernels(const Graph& graph, const CompileOptions& options, Re
 
 }  // namespace
 
+std::function<bool(const Device&)> has_kernels(const ScheduleOptions& options) {
+  if (options.backends.empty()) return {};
+  return [backends = options.backends](const Device& device) {
+    return backend_for(backends, device) != nullptr;
+  };
+}
+
 Program compile(Graph& graph, CompileOptions options, Record& record) {
   const auto start = Clock::now();
-  if (options.engine == Engine::native && cpu_target() == "none") options.engine = Engine::calls;
-  options.schedule.kernels = options.engine != Engine::calls;
-  options.passes.decompose = options.schedule.kernels;
+  const bool with_kernels = !options.schedule.backends.empty();
+  options.passes.has_kernels = has_kernels(options.schedule);
 
   run_passes(graph, options.passes, record);
   const std::optional<Graph> preparation = split_frozen(graph, options.passes.frozen);
 
   const auto lowering = Clock::now();
   const auto lowered = [&](const Graph& part) {
-    return options.schedule.kernels ? lower_with_kernels(part, options, record)
-                                    : lower(part, options.release_inputs);
+    return with_kernels ? lower_with_kernels(part, options, record)
+                        : lower(part, options.release_inputs);
   };
   Program program = lowered(graph);
   if (preparation) program.preparation = std::make_shared<const Program>(lowered(*preparation));
@@ -56,6 +63,7 @@ Program compile(Graph& graph, CompileOptions options, Record& record) {
                             .changed = true,
                             .note = std::to_string(program.steps.size()) + " steps, " +
                                     std::to_string(program.registers) + " registers"});
+  if (options.passes.verify) verify(program);
   count(Counter::compile_ns,
         std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
   if (log_enabled(Log::program)) log(Log::program, program.str());

@@ -2,8 +2,10 @@
 // an early-release plan.
 #pragma once
 
+#include <functional>
+
+#include "backend/backend.h"
 #include "base/record.h"
-#include "codegen/cpu/cpu_module.h"
 #include "graph/graph.h"
 #include "passes/passes.h"
 #include "runtime/program.h"
@@ -11,34 +13,35 @@
 
 namespace smelt {
 
-// What computes the nodes.
-enum class Engine : uint8_t {
-  calls,        // PyTorch's kernels, one per node: exactly as recorded
-  native,       // generated kernels where ops have a meaning
-  interpreted,  // the same kernels run by the loop interpreter: the oracle
-};
+// When a program on CUDA is run as a CUDA graph.
+enum class GraphUse : uint8_t { never, if_faster, always };
 
 struct CompileOptions {
   PassOptions passes;
-  Engine engine = Engine::calls;
+  // By `schedule.backends` nodes become kernels where ops have a meaning. If there are none,
+  // PyTorch's kernels are called, one per node: exactly as recorded.
   ScheduleOptions schedule;
-  CpuOptions cpu;
+  KernelOptions kernels;
   // The caller gives the inputs away: each is released after its last use, and its memory taken for
   // results if nobody else holds it.
   bool release_inputs = false;
   // By argument of the recorded function: it is frozen, as PassOptions::frozen says.
   std::vector<bool> frozen;
+  GraphUse cuda_graphs = GraphUse::never;
 };
 
 // Improves the graph in place and lowers it. A kernel that can't be compiled is no error: its nodes
 // are called.
 Program compile(Graph& graph, CompileOptions options, Record& record);
 
+// What PassOptions::has_kernels asks.
+std::function<bool(const Device&)> has_kernels(const ScheduleOptions& options);
+
 // One step per node; registers released after their last use; symbols bound to input dimensions. An
 // Error if a symbol stands in no input.
 Program lower(const Graph& graph, bool release_inputs = false);
 // The same for a schedule whose kernels are these.
-Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelCode> kernels,
+Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelImage> kernels,
               bool release_inputs = false);
 
 }  // namespace smelt

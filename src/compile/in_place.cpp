@@ -28,7 +28,7 @@ namespace {
 using Kind = loops::Buffer::Kind;
 
 bool unit_can_fail(const Graph& graph, const Schedule& schedule, const Unit& unit) {
-  if (unit.kernel >= 0) return can_fail(schedule.kernels[unit.kernel].kernel);
+  if (unit.kernel >= 0) return can_fail(schedule.kernels[unit.kernel]);
   const Node& node = graph.nodes[unit.node];
   if (node.traits.effect) return node.op == effects::kExpectNoGrad || numbers::is_check(node.op);
   return !node.traits.view || !node.traits.is_pure();
@@ -107,7 +107,7 @@ class InPlace {
     if (position < 0 || position <= last_to_fail_ || escapes_[value]) return false;
     const TensorType &from = graph_.type(value), &to = graph_.type(input);
     if (from.dtype != to.dtype || from.sizes != to.sizes || from.strides != to.strides ||
-        !to.device.is_cpu() || from.conj != to.conj || from.neg != to.neg)
+        from.device != to.device || from.conj != to.conj || from.neg != to.neg)
       return false;
     if (std::ranges::any_of(old_reads_[input], [&](int read) { return read > position; }))
       return false;

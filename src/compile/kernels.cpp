@@ -1,83 +1,49 @@
 #include "compile/kernels.h"
 
 #include <chrono>
-#include <unordered_map>
+#include <map>
 
 #include "base/counters.h"
-#include "loops/interpret.h"
 
 namespace smelt {
 namespace {
 
-KernelCode::Buffer kind_of(const ScheduledKernel& scheduled, size_t buffer) {
-  switch (scheduled.kernel.buffers[buffer].kind) {
-    case loops::Buffer::Kind::input: return KernelCode::Buffer::input;
-    case loops::Buffer::Kind::output: return KernelCode::Buffer::output;
-    case loops::Buffer::Kind::scratch: return KernelCode::Buffer::scratch;
-    case loops::Buffer::Kind::updated: break;
-  }
-  return scheduled.bases[buffer] >= 0 ? KernelCode::Buffer::updated : KernelCode::Buffer::zeroed;
-}
-
-KernelCode describe(const ScheduledKernel& scheduled) {
-  const loops::Kernel& kernel = scheduled.kernel;
-  KernelCode code;
-  code.name = kernel.name;
-  code.sizes = loops::size_params(kernel);
-  for (size_t i = 0; i < kernel.buffers.size(); ++i) code.buffers.push_back(kind_of(scheduled, i));
-  return code;
-}
-
-KernelCode interpreted(const ScheduledKernel& scheduled) {
-  KernelCode code = describe(scheduled);
-  const auto shared = std::make_shared<const loops::Kernel>(scheduled.kernel);
-  code.interpret = [shared, sizes = code.sizes.size()](void* const* buffers,
-                                                       const int64_t* values) {
-    return loops::interpret(
-        *shared,
-        {.buffers = {buffers, shared->buffers.size()}, .sizes = {values, sizes}, .params = {}});
-  };
-  return code;
+// What updated buffers begin as is not known to loops.
+void mark_zeroed(const ScheduledKernel& scheduled, KernelImage& image) {
+  for (size_t i = 0; i < image.buffers.size(); ++i)
+    if (image.buffers[i] == KernelImage::Buffer::updated && scheduled.bases[i] < 0)
+      image.buffers[i] = KernelImage::Buffer::zeroed;
 }
 
 }  // namespace
 
-std::vector<KernelCode> make_kernels(const Schedule& schedule, const CompileOptions& options,
-                                     Record& record) {
-  std::vector<KernelCode> codes;
-  if (options.engine == Engine::interpreted) {
-    for (const ScheduledKernel& scheduled : schedule.kernels)
-      codes.push_back(interpreted(scheduled));
-    return codes;
+std::vector<KernelImage> make_kernels(const Schedule& schedule, const CompileOptions& options,
+                                      Record& record) {
+  std::map<const Backend*, std::vector<size_t>> by_backend;
+  for (size_t i = 0; i < schedule.kernels.size(); ++i)
+    by_backend[schedule.kernels[i].backend].push_back(i);
+  std::vector<KernelImage> images(schedule.kernels.size());
+  for (const auto& [backend, positions] : by_backend) {
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<const loops::Kernel*> kernels;
+    for (const size_t i : positions) kernels.push_back(&schedule.kernels[i].kernel);
+    std::vector<KernelImage> made = backend->compile(kernels, options.kernels);
+    for (size_t i = 0; i < positions.size(); ++i) {
+      mark_zeroed(schedule.kernels[positions[i]], made[i]);
+      made[i].device = schedule.kernels[positions[i]].device;
+      images[positions[i]] = std::move(made[i]);
+    }
+    if (!backend->is_native()) continue;
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    count(Counter::kernels, static_cast<int64_t>(positions.size()));
+    record.entries.push_back({.stage = "codegen",
+                              .name = backend->target(),
+                              .seconds = seconds,
+                              .changed = true,
+                              .note = std::to_string(positions.size()) + " kernels"});
   }
-  if (schedule.kernels.empty()) return codes;
-  const auto start = std::chrono::steady_clock::now();
-  std::vector<const loops::Kernel*> kernels;
-  for (const ScheduledKernel& scheduled : schedule.kernels) kernels.push_back(&scheduled.kernel);
-  const std::shared_ptr<const CpuModule> module = compile_cpu(kernels, options.cpu);
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    const CpuKernel& made = module->kernel(i);
-    KernelCode code = describe(schedule.kernels[i]);
-    code.run = made.run;
-    code.units = made.units;
-    code.unit_cost = made.unit_cost;
-    code.scratch_bytes = made.scratch_bytes;
-    code.ordered = made.ordered;
-    code.finish = made.finish;
-    code.finish_units = made.finish_units;
-    code.partial_bytes = made.partial_bytes;
-    code.owner = module;
-    codes.push_back(std::move(code));
-  }
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  count(Counter::kernels, static_cast<int64_t>(codes.size()));
-  record.entries.push_back({.stage = "codegen",
-                            .name = cpu_target(),
-                            .seconds = seconds,
-                            .changed = true,
-                            .note = std::to_string(codes.size()) + " kernels"});
-  return codes;
+  return images;
 }
 
 }  // namespace smelt

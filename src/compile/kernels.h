@@ -8,7 +8,7 @@
 namespace smelt {
 
 // One per kernel of the schedule.
-std::vector<KernelCode> make_kernels(const Schedule& schedule, const CompileOptions& options,
-                                     Record& record);
+std::vector<KernelImage> make_kernels(const Schedule& schedule, const CompileOptions& options,
+                                      Record& record);
 
 }  // namespace smelt

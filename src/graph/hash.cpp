@@ -15,6 +15,7 @@ class Hasher {
 
   uint64_t run() {
     add_symbols();
+    add_word(static_cast<uint64_t>(graph_.default_float));
     add_word(graph_.inputs.size());
     for (const Input& input : graph_.inputs) {
       define(input.value);
@@ -83,7 +84,8 @@ class Hasher {
     add_word(node.args.size());
     for (const Arg& arg : node.args) add_arg(arg);
     add_word(static_cast<uint64_t>(node.traits.effect | node.traits.random << 1 |
-                                   node.traits.view << 2 | node.traits.grad << 3));
+                                   node.traits.view << 2 | node.traits.grad << 3 |
+                                   node.traits.loose << 4));
     add_word(node.results.size());
     for (ValueId result : node.results) define(result);
   }

@@ -19,6 +19,7 @@ class Parser {
     while (reader_.accept_word("symbol")) parse_symbol();
     while (reader_.accept_word("guard")) parse_guard();
     if (!reader_.accept_word("graph")) reader_.fail("'symbol', 'guard' or 'graph {'");
+    if (reader_.accept_word("default")) parse_default();
     reader_.expect("{");
     reader_.end_line();
     while (reader_.accept_word("input")) parse_input();
@@ -49,6 +50,15 @@ class Parser {
     if (hint < 2) reader_.fail_at(place, "the hint of a symbol is at least 2");
     graph_.symbols.add(hint, reader_.next_is("\"") ? reader_.quoted("a name") : "");
     reader_.end_line();
+  }
+
+  void parse_default() {
+    const size_t place = reader_.place();
+    const std::string_view name = reader_.peek_word();
+    const std::optional<DType> dtype = parse_dtype(name);
+    if (!dtype || !is_floating(*dtype)) reader_.fail_at(place, "expected a floating-point dtype");
+    reader_.skip(name.size());
+    graph_.default_float = *dtype;
   }
 
   void parse_guard() {
@@ -147,8 +157,10 @@ class Parser {
         node.traits.view = true;
       else if (reader_.accept_word("grad"))
         node.traits.grad = true;
+      else if (reader_.accept_word("loose"))
+        node.traits.loose = true;
       else
-        reader_.fail("one of effect, random, view, grad");
+        reader_.fail("one of effect, random, view, grad, loose");
     }
     graph_.nodes.push_back(std::move(node));
     reader_.end_line();

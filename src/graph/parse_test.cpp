@@ -106,7 +106,7 @@ TEST(Parse, SaysWhatIsWrongWithANode) {
   EXPECT_EQ(error_of_line("aten::neg(%0"),
             "line 3, column 15: expected ')', found the end of the line");
   EXPECT_EQ(error_of_line("aten::neg(%0) pure"),
-            "line 3, column 17: expected one of effect, random, view, grad, found 'pure'");
+            "line 3, column 17: expected one of effect, random, view, grad, loose, found 'pure'");
   EXPECT_EQ(error_of_line("input %1: f32[2] = result 1"),
             "line 3, column 22: expected one of argument, captured, grad, found 'result 1'");
   EXPECT_EQ(error_of_line("const %1: f32[2] = 3"),

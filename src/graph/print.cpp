@@ -3,7 +3,7 @@
 //
 //   symbol s0 = 4 "batch"
 //   guard s0 <= 64  # model.py:12
-//   graph {
+//   graph default f64 {
 //     input %0: f32[s0, 10] = argument 0
 //     input %1: f32[5, 10] = captured 0 requires_grad
 //     input %2: f32[5, 10] = grad 1
@@ -13,6 +13,8 @@
 //     smelt::set_grad(%1, %2) effect
 //     return (%5, none)
 //   }
+//
+// "default f64" is left out where the default dtype is f32.
 #include <algorithm>
 #include <array>
 
@@ -75,13 +77,16 @@ std::string str(const Graph& graph, const Node& node) {
   if (node.traits.random) text += " random";
   if (node.traits.view) text += " view";
   if (node.traits.grad) text += " grad";
+  if (node.traits.loose) text += " loose";
   return text;
 }
 
 std::string Graph::str() const {
   std::string text;
   append_symbols(text, symbols);
-  text += "graph {\n";
+  text += "graph ";
+  if (default_float != DType::f32) text += "default " + std::string(name_of(default_float)) + " ";
+  text += "{\n";
   for (const Input& input : inputs) {
     text += "  input ";
     append_value(text, *this, input.value);

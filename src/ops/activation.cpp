@@ -44,6 +44,25 @@ Decision leaky_relu_backward(ShapeQuery& q) {
   return over<promotes(kFloats), 1, 0>(q);
 }
 
+// rrelu_with_noise_functional(self, noise, lower, upper, training, generator): and the noise drawn.
+Decision rrelu(ShapeQuery& q) {
+  const TensorType self = q.tensor(0), noise = q.tensor(1);
+  if (!takes(kFloats, self.dtype) || noise.dtype != self.dtype || noise.device != self.device ||
+      !equal(q.symbols(), self.sizes, noise.sizes))
+    return Decision::forbid("no rule for these operands");
+  q.push(fresh_like(self, self.sizes));
+  q.push(preserved(q.symbols(), noise));
+  return Decision::allow();
+}
+
+// (grad_output, self, noise, lower, upper, training, self_is_result): a product with the noise, or
+// what leaky_relu does.
+Decision rrelu_backward(ShapeQuery& q) {
+  if (q.boolean(5)) return over<promotes(kFloats), 2, 0>(q);
+  if (q.boolean(6)) return Decision::forbid("no rule for the gradient by the result");
+  return over<promotes(kFloats), 1, 0>(q);
+}
+
 Decision mish_backward(ShapeQuery& q) {
   if (q.tensor(0).dtype != q.tensor(1).dtype)
     return Decision::forbid("the operands differ in dtype");
@@ -182,6 +201,8 @@ constexpr OpRow kRows[] = {
     {"aten::mish_backward", mish_backward},
     {"aten::native_dropout_backward", dropout_backward},
     {"aten::relu", unary<keeps(kNumbers)>},
+    {"aten::rrelu_with_noise_backward", rrelu_backward},
+    {"aten::rrelu_with_noise_functional", rrelu},
     {"aten::sigmoid_backward", binary<promotes(kDifferentiable)>},
     {"aten::silu", unary<keeps(kDifferentiable)>},
     {"aten::silu_backward", binary<promotes(kDifferentiable)>},

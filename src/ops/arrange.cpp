@@ -23,8 +23,9 @@ MemoryFormat joint_format(SymbolTable& s, std::span<const TensorType> tensors) {
   return first;
 }
 
-Decision concatenate(SymbolTable& s, std::span<const TensorType> tensors, int64_t dim_arg,
+Decision concatenate(const ShapeQuery& q, std::span<const TensorType> tensors, int64_t dim_arg,
                      MaybeType& result) {
+  SymbolTable& s = q.symbols();
   if (tensors.empty()) return Decision::forbid("nothing to concatenate");
   const TensorType* first = nullptr;
   for (const TensorType& tensor : tensors) {
@@ -33,7 +34,7 @@ Decision concatenate(SymbolTable& s, std::span<const TensorType> tensors, int64_
       return Decision::forbid("the tensors are on different devices");
     if (!first && !is_skipped(s, tensor)) first = &tensor;
   }
-  const std::optional<DType> dtype = result_type(tensors);
+  const std::optional<DType> dtype = result_type(tensors, q.default_float());
   if (!dtype || !takes(kAll, *dtype)) return Decision::forbid("no rule for these dtypes");
   if (!first) return Decision::forbid("only empty tensors");
   const std::optional<int> dim = wrap_dim(dim_arg, first->rank());
@@ -59,7 +60,7 @@ Decision concatenate(SymbolTable& s, std::span<const TensorType> tensors, int64_
 
 Decision push_concatenated(ShapeQuery& q, std::span<const TensorType> tensors, int64_t dim) {
   MaybeType result;
-  if (Decision made = concatenate(q.symbols(), tensors, dim, result); !made) return made;
+  if (Decision made = concatenate(q, tensors, dim, result); !made) return made;
   q.push(std::move(*result));
   return Decision::allow();
 }
@@ -83,7 +84,7 @@ Decision stack(ShapeQuery& q) {
     return push_concatenated(q, tensors, *dim);
   }
   MaybeType joined;
-  if (Decision made = concatenate(s, tensors, *dim, joined); !made) return made;
+  if (Decision made = concatenate(q, tensors, *dim, joined); !made) return made;
   Sizes sizes = each;
   sizes.insert(sizes.begin() + *dim, Size(static_cast<int64_t>(tensors.size())));
   joined = viewed(s, *joined, sizes);
@@ -105,14 +106,40 @@ Decision flip(ShapeQuery& q) {
   return Decision::allow();
 }
 
+// _chunk_cat(tensors, dim, num_chunks): each tensor as that many rows, the rows put together.
+Decision chunk_cat(ShapeQuery& q) {
+  SymbolTable& s = q.symbols();
+  const std::vector<TensorType> tensors = q.tensors(0);
+  const Size chunks = q.size_at(2);
+  if (tensors.empty() || !less(s, 0, chunks)) return Decision::forbid("nothing to put together");
+  const std::optional<int> dim = wrap_dim(q.integer(1), tensors[0].rank());
+  if (!dim) return Decision::forbid("a bad dimension");
+  const auto leading = std::span(tensors[0].sizes).first(*dim);
+  Size length = 0;
+  for (const TensorType& tensor : tensors) {
+    const bool fits = tensor.rank() > *dim && tensor.dtype == tensors[0].dtype &&
+                      tensor.device == tensors[0].device &&
+                      (tensor.device.is_cpu() || is_contiguous(s, tensor)) &&
+                      !is_empty(s, tensor.sizes) &&
+                      equal(s, std::span(tensor.sizes).first(*dim), leading);
+    if (!fits || !takes(kAll, tensor.dtype)) return Decision::forbid("no rule for these tensors");
+    const Size rows = floor_div(tensor.sizes[*dim] + chunks - 1, chunks);
+    length = length + rows * product(std::span(tensor.sizes).subspan(*dim + 1));
+  }
+  Sizes sizes(leading.begin(), leading.end());
+  sizes.push_back(chunks);
+  sizes.push_back(length);
+  q.push(fresh_like(tensors[0], std::move(sizes)));
+  return Decision::allow();
+}
+
 // roll(self, shifts, dims): each dimension is cut in two and put together again.
 Decision roll(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
   TensorType self = q.tensor(0);
   const Sizes shifts = q.sizes(1);
   const std::vector<int64_t> dims = q.integers(2);
-  if (is_empty(s, self.sizes) || !takes(kAll, self.dtype))
-    return Decision::forbid("no rule for this input");
+  if (!takes(kAll, self.dtype)) return Decision::forbid("no rule for this input");
   if (!self.device.is_cpu() && !is_contiguous(s, self))
     return Decision::forbid("not modelled on this device");
   if (dims.empty() && shifts.size() == 1) {
@@ -124,12 +151,16 @@ Decision roll(ShapeQuery& q) {
   for (size_t i = 0; i < dims.size(); ++i) {
     const std::optional<int> dim = wrap_dim(dims[i], self.rank());
     if (!dim || self.rank() == 0) return Decision::forbid("a bad dimension");
+    if (is_empty(s, self.sizes)) {
+      self = preserved(s, self);
+      continue;
+    }
     const Size& size = self.sizes[*dim];
     const Size start = modulo(size - shifts[i], size);
     const TensorType parts[] = {*sliced(s, self, *dim, start, size, 1),
                                 *sliced(s, self, *dim, 0, start, 1)};
     MaybeType joined;
-    if (Decision made = concatenate(s, parts, *dim, joined); !made) return made;
+    if (Decision made = concatenate(q, parts, *dim, joined); !made) return made;
     self = *joined;
     self.sizes = q.tensor(0).sizes;
   }
@@ -210,7 +241,8 @@ std::optional<Sizes> padded_sizes(const ShapeQuery& q, const TensorType& input, 
   SymbolTable& s = q.symbols();
   const Sizes pad = q.sizes(pad_arg);
   const bool rank_fits = input.rank() == spatial + 1 || input.rank() == spatial + 2;
-  if (!rank_fits || static_cast<int>(pad.size()) != 2 * spatial || !takes(kFloats, input.dtype))
+  if (!rank_fits || static_cast<int>(pad.size()) != 2 * spatial ||
+      !takes(kNumbers | kComplexes, input.dtype))
     return std::nullopt;
   if (is_empty(s, input.sizes)) return std::nullopt;
   Sizes sizes = input.sizes;
@@ -287,6 +319,7 @@ Decision pixel_shuffle(ShapeQuery& q) {
 }
 
 constexpr OpRow kRows[] = {
+    {"aten::_chunk_cat", chunk_cat},
     {"aten::cat", cat},
     {"aten::constant_pad_nd", constant_pad},
     {"aten::diag_embed", diag_embed},

@@ -1,5 +1,5 @@
-// Scaled dot product attention on the CPU. The CUDA kernels differ by version, card and alignment
-// and also return integers: their calls are typed by running them.
+// Scaled dot product attention on the CPU, and what PyTorch computes as one op there: a layer of an
+// encoder, of attention, of an LSTM. cuda_attention.cpp has the kernels of CUDA.
 #include "ops/families.h"
 #include "ops/geometry.h"
 #include "ops/layout.h"
@@ -82,10 +82,60 @@ Decision encoder_layer(ShapeQuery& q) {
   return Decision::allow();
 }
 
+// _native_multi_head_attention(query, key, value, embed_dim, num_head, qkv_weight, qkv_bias,
+// proj_weight, proj_bias, mask, need_weights, average_attn_weights, mask_type)
+Decision attention_layer(ShapeQuery& q) {
+  SymbolTable& s = q.symbols();
+  const TensorType query = q.tensor(0);
+  for (size_t i : {0, 1, 2}) {
+    const TensorType type = q.tensor(i);
+    if (!type.device.is_cpu() || type.rank() != 3 || type.dtype != query.dtype ||
+        !takes(kFloats, type.dtype) || !equal(s, type.sizes, query.sizes))
+      return Decision::forbid("no rule for these operands");
+  }
+  const Size width = q.size_at(3), heads = q.size_at(4);
+  if (!equal(s, query.sizes[2], width) || !less(s, 0, heads) || !equal(s, modulo(width, heads), 0))
+    return Decision::forbid("the heads do not fit");
+  if (is_empty(s, query.sizes)) return Decision::forbid("an empty operand");
+  q.push(fresh_like(query, query.sizes));
+  Sizes weights = {query.sizes[0], query.sizes[1], query.sizes[1]};
+  if (!q.boolean(11)) weights.insert(weights.begin() + 1, heads);
+  if (q.boolean(10))
+    q.push(fresh_like(query, std::move(weights)));
+  else
+    q.results.emplace_back();
+  return Decision::allow();
+}
+
+// mkldnn_rnn_layer_backward(input, weight1, .., weight4, hx_, cx_tmp, ...): a gradient of each of
+// these.
+Decision lstm_layer_backward(ShapeQuery& q) {
+  const TensorType input = q.tensor(0);
+  if (!input.device.is_cpu() || input.rank() != 3 || !takes(kFloats, input.dtype))
+    return Decision::forbid("no rule for this input");
+  constexpr int64_t kLstm = 2;  // of at::native's modes
+  if (q.integer(14) != kLstm || q.integer(15) <= 0) return Decision::forbid("not an LSTM layer");
+  SymbolTable& s = q.symbols();
+  const Size hidden = q.size_at(15), gates = hidden * 4;
+  const TensorType from_input = q.tensor(1), from_state = q.tensor(2);
+  const bool fits = from_input.rank() == 2 && from_state.rank() == 2 &&
+                    equal(s, from_input.sizes, Sizes{gates, input.sizes[2]}) &&
+                    equal(s, from_state.sizes, Sizes{gates, hidden});
+  if (!fits) return Decision::forbid("the weights do not fit");
+  for (int i = 0; i < 7; ++i) {
+    TensorType type = q.tensor(i);
+    if (takes(kHalves, type.dtype)) type.dtype = DType::f32;
+    q.push(fresh_like(type, type.sizes));
+  }
+  return Decision::allow();
+}
+
 constexpr OpRow kRows[] = {
+    {"aten::_native_multi_head_attention", attention_layer},
     {"aten::_scaled_dot_product_flash_attention_for_cpu", flash_attention},
     {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", flash_attention_backward},
     {"aten::_transformer_encoder_layer_fwd", encoder_layer},
+    {"aten::mkldnn_rnn_layer_backward", lstm_layer_backward},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Batch norm in its many spellings. The CPU and CUDA kernels differ in layout and in the dtype of
 // the statistics.
+#include "ops/cudnn_library.h"
 #include "ops/families.h"
 #include "ops/layout.h"
 #include "ops/norm_params.h"
@@ -115,8 +116,12 @@ Decision batch_norm_backward(ShapeQuery& q) {
   } else {
     const bool fused =
         is_wanted(q, 9, 0) && is_contiguous(s, input) && !equal(s, input.strides[1], 1);
-    if (!fused || q.is_none(2))
+    const bool by_channels = is_channels_last(s, input) || is_channels_last_3d(s, input);
+    const bool all_wanted = is_wanted(q, 9, 0) && is_wanted(q, 9, 1) && is_wanted(q, 9, 2);
+    if (q.is_none(2) || !(fused || (by_channels && all_wanted)))
       return Decision::forbid("the CUDA kernel for this layout is not modelled");
+    // Without training its gradient is made contiguous, whatever the input is.
+    if (!fused && q.boolean(7)) format = suggested_format(s, input);
   }
   const TensorType vector = fresh(*dtype, input.device, {input.sizes[1]});
   for (size_t k = 0; k < 3; ++k) q.results.emplace_back();
@@ -132,6 +137,36 @@ Decision batch_norm_backward_reserving(ShapeQuery& q) {
   return batch_norm_backward(q);
 }
 
+// cudnn_batch_norm(input, weight, bias, running_mean, running_var, training, factor, epsilon)
+Decision cudnn_batch_norm(ShapeQuery& q) {
+  SymbolTable& s = q.symbols();
+  const TensorType input = q.tensor(0), weight = q.tensor(1);
+  if (!input.device.is_cuda() || !params_fit(q, input, {1, 2, 3, 4}) || is_empty(s, input.sizes))
+    return Decision::forbid("the parameters do not fit");
+  const bool training = q.boolean(5);
+  std::optional<int64_t> kept = 0;
+  if (training) kept = cudnn_batch_norm_bytes ? cudnn_batch_norm_bytes(input) : std::nullopt;
+  if (!kept) return Decision::forbid("cuDNN chooses the size of a result");
+  q.push(formatted(input, suggested_format(s, input)));
+  for (int i = 0; i < 2; ++i)
+    q.push(fresh(weight.dtype, weight.device, {training ? input.sizes[1] : Size(0)}));
+  q.push(fresh(DType::u8, input.device, {*kept}));
+  return Decision::allow();
+}
+
+// cudnn_batch_norm_backward(input, grad_output, weight, running_mean, running_var, save_mean,
+// save_var, epsilon, reserve)
+Decision cudnn_batch_norm_backward(ShapeQuery& q) {
+  SymbolTable& s = q.symbols();
+  const TensorType input = q.tensor(0), weight = q.tensor(2);
+  if (!input.device.is_cuda() || !params_fit(q, input, {2}) || is_empty(s, input.sizes) ||
+      !equal(s, input.sizes, q.tensor(1).sizes))
+    return Decision::forbid("dtypes or sizes do not fit");
+  q.push(formatted(input, suggested_format(s, input)));
+  for (int i = 0; i < 2; ++i) q.push(fresh_like(weight, weight.sizes));
+  return Decision::allow();
+}
+
 constexpr OpRow kRows[] = {
     {"aten::_batch_norm_no_update", batch_norm_reserving<false, false>},
     {"aten::_batch_norm_with_update", batch_norm_reserving<true, false>},
@@ -141,6 +176,8 @@ constexpr OpRow kRows[] = {
     {"aten::_native_batch_norm_legit_functional", batch_norm_functional},
     {"aten::_native_batch_norm_legit_no_training", batch_norm_inference},
     {"aten::batch_norm_backward", batch_norm_backward_reserving},
+    {"aten::cudnn_batch_norm", cudnn_batch_norm},
+    {"aten::cudnn_batch_norm_backward", cudnn_batch_norm_backward},
     {"aten::native_batch_norm", batch_norm},
     {"aten::native_batch_norm_backward", batch_norm_backward},
 };

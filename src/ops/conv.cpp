@@ -41,7 +41,8 @@ Decision read(const ShapeQuery& q, size_t input, Convolution& conv) {
   const int rank = conv.weight.rank();
   if (rank < 3 || rank > 5 || conv.input.rank() != rank)
     return Decision::forbid("input and weight differ in rank");
-  if (!takes(kFloats, conv.input.dtype) || conv.weight.dtype != conv.input.dtype ||
+  const Kinds kinds = conv.input.device.is_cpu() ? kNumbers : kFloats;
+  if (!takes(kinds, conv.input.dtype) || conv.weight.dtype != conv.input.dtype ||
       conv.weight.device != conv.input.device) {
     return Decision::forbid("no rule for these dtypes");
   }
@@ -121,8 +122,8 @@ Decision choose_format(SymbolTable& s, const Convolution& conv, const TensorType
   format = kContiguous;
   if (!looks_channels_last(s, input) && !looks_channels_last(s, weight)) return Decision::allow();
   const MemoryFormat wanted = weight.rank() == 4 ? kChannelsLast : kChannelsLast3d;
-  if (input.dtype == DType::f64)
-    return Decision::forbid("channels-last convolutions of doubles differ by library");
+  if (input.dtype == DType::f64 || !takes(kFloats, input.dtype))
+    return Decision::forbid("channels-last convolutions of this dtype differ by library");
   if (input.device.is_cpu()) {
     // The library looks at the operands again once they are contiguous, and may then see no
     // channels-last.

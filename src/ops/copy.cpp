@@ -93,6 +93,16 @@ Decision same_contiguous(ShapeQuery& q) {
   return Decision::allow();
 }
 
+// bernoulli.Tensor(self, p): drawn into a copy of self.
+Decision bernoulli_tensor(ShapeQuery& q) {
+  const TensorType self = q.tensor(0), p = q.tensor(1);
+  if (!takes(kAll, self.dtype) || is_complex(self.dtype) || !takes(kFloats, p.dtype) ||
+      !expandable(q.symbols(), p.sizes, self.sizes))
+    return Decision::forbid("no rule for these operands");
+  q.push(preserved(q.symbols(), self));
+  return Decision::allow();
+}
+
 Decision bernoulli_p(ShapeQuery& q) {
   if (!(q.number(1) >= 0 && q.number(1) <= 1)) return Decision::forbid("p is not a probability");
   return same_contiguous<kNoComplex>(q);
@@ -223,6 +233,7 @@ constexpr OpRow kRows[] = {
     {"aten::_conj_physical", same<kAll>},
     {"aten::_to_copy", to_copy},
     {"aten::bernoulli", same_contiguous<kFloats>},
+    {"aten::bernoulli.Tensor", bernoulli_tensor},
     {"aten::bernoulli.p", bernoulli_p},
     {"aten::cauchy", positive<kFloats, 2>},
     {"aten::clone", clone},

@@ -93,8 +93,14 @@ bool vector_norm(DecomposeQuery& q) {
   return norm.has_value();
 }
 
+// Kernels find the extreme of floats only where the sign of a zero is not seen (loose_extremes).
+bool is_left_to_torch(const DecomposeQuery& q) {
+  return is_floating(q.type(0).dtype) && !q.node().traits.loose;
+}
+
 // aminmax(self, dim, keepdim)
 bool aminmax(DecomposeQuery& q) {
+  if (is_left_to_torch(q)) return false;
   const TensorType type = q.type(0);
   const std::optional<Dims> dims = dims_argument(q, 1, type.rank());
   if (!dims || !takes(kNoComplex, type.dtype) || !has_elements(type)) return false;
@@ -107,6 +113,7 @@ bool aminmax(DecomposeQuery& q) {
 // max.dim, min.dim (self, dim, keepdim): of equal values the first is meant, and the first NaN
 template <bool greatest>
 bool extreme_and_place(DecomposeQuery& q) {
+  if (is_wanted(q, 0) && is_left_to_torch(q)) return false;
   const TensorType type = q.type(0);
   const Kinds kinds = is_wanted(q, 1) ? kNumbers : kNoComplex;
   const std::optional<Dims> dims = dims_argument(q, 1, type.rank());

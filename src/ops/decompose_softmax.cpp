@@ -79,7 +79,7 @@ bool logsumexp(DecomposeQuery& q) {
   const TensorType type = q.type(0);
   const std::optional<Dims> dims = dims_argument(q, 1, type.rank());
   if (!dims || dims->empty() || !takes(kNoComplex, type.dtype) || !has_elements(type)) return false;
-  const Term x = argument_as(q, 0, accumulate_of(floating_of(type.dtype)));
+  const Term x = argument_as(q, 0, accumulate_of(floating_of(type.dtype, q.graph().default_float)));
   const bool keepdim = q.boolean(2);
   const Term highest = largest(x, *dims, keepdim);
   const Term shift = fill_where(highest, equal_to(abs(highest), kInfinity), 0.0);

@@ -109,4 +109,35 @@ Expr is_below(ElementQuery& q, const Index& index, const Size& bound) {
   return q.index_value(index) < q.index_value(Index(bound));
 }
 
+namespace {
+
+// Do the tensors lie in memory as the result does, so that eager has one loop over all elements?
+bool lie_alike(const ElementQuery& q) {
+  for (size_t i = 0; i < q.size(); ++i) {
+    if (!q.is_tensor(i) || q.type(i).rank() == 0) continue;
+    if (q.type(i).sizes != q.result().sizes || q.type(i).strides != q.result().strides)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Expr as_eager_loops(ElementQuery& q, Expr by_vectors, Expr by_scalars) {
+  constexpr int64_t kOneThread = 32768;  // elements; more are shared
+  // Two vectors of AVX2: none of these kernels of PyTorch's is made for AVX-512.
+  constexpr int64_t kBytesAtOnce = 64;
+  const TensorType& result = q.result();
+  if (!is_floating(result.dtype)) return by_scalars;
+  const std::optional<int64_t> count = result.numel().as_known();
+  if (!count) return by_vectors;
+  const int64_t at_once = kBytesAtOnce / bytes_of(result.dtype);
+  const int64_t in_vectors = *count - *count % at_once;
+  if (in_vectors == 0) return by_scalars;
+  if (in_vectors == *count || *count >= kOneThread || !lie_alike(q)) return by_vectors;
+  Index place(Size(0));
+  for (int d = 0; d < result.rank(); ++d) place = place + q.at()[d] * result.strides[d];
+  return select(is_below(q, place, Size(in_vectors)), by_vectors, by_scalars);
+}
+
 }  // namespace smelt

@@ -79,4 +79,9 @@ Index clamped_index(ElementQuery& q, const Index& index, const Size& size);
 Expr is_at_least(ElementQuery& q, const Index& index, const Size& bound);
 Expr is_below(ElementQuery& q, const Index& index, const Size& bound);
 
+// What eager gives at q.at() if its vectors give `by_vectors` and its scalar code `by_scalars`,
+// which differ in the sign of a zero. Exact for dense operands in one order on one thread; of
+// larger ones the few elements that each thread has left over are taken to be in vectors.
+Expr as_eager_loops(ElementQuery& q, Expr by_vectors, Expr by_scalars);
+
 }  // namespace smelt

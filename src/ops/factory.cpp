@@ -1,4 +1,6 @@
 // Tensors from nothing: sizes and options in, a contiguous tensor out.
+#include <limits>
+
 #include <algorithm>
 #include <cmath>
 
@@ -21,13 +23,14 @@ Decision push_new(ShapeQuery& q, const Options& options, Sizes sizes) {
 // The dtype a number has by itself: bool, i64, the default float or complex.
 DType dtype_of_number(const ShapeQuery& q, size_t i) {
   const DType dtype = q.tensor(i).dtype;
-  return is_floating(dtype) ? kDefaultFloat : is_complex(dtype) ? kDefaultComplex : dtype;
+  if (is_complex(dtype)) return default_complex(q.default_float());
+  return is_floating(dtype) ? q.default_float() : dtype;
 }
 
 // factory(size, ..., dtype, layout, device, pin_memory), the options from argument `at` on.
 template <size_t size, size_t at, Kinds kinds = 0>
 Decision make(ShapeQuery& q) {
-  Options options{kDefaultFloat, {}};
+  Options options{q.default_float(), {}};
   if (Decision read = read_options(q, at, options); !read) return read;
   if (kinds != 0 && !takes(kinds, options.dtype))
     return Decision::forbid("no random values of this dtype");
@@ -85,7 +88,7 @@ Decision full(ShapeQuery& q) {
 
 // scalar_tensor(value, ...): the default float, whatever the value.
 Decision scalar_tensor(ShapeQuery& q) {
-  Options options{kDefaultFloat, {}};
+  Options options{q.default_float(), {}};
   if (Decision read = read_options(q, 1, options); !read) return read;
   if (q.arg(0).is<std::complex<double>>() && !is_complex(options.dtype))
     return Decision::forbid("a complex value");
@@ -134,7 +137,7 @@ Decision arange(ShapeQuery& q) {
   for (const Arg* number : {&start, &end, &step}) {
     if (!number->is<Size>() && !number->is<double>())
       return Decision::forbid("not a range of numbers");
-    if (number->is<double>()) options.dtype = kDefaultFloat;
+    if (number->is<double>()) options.dtype = q.default_float();
   }
   if (Decision read = read_options(q, numbers, options); !read) return read;
   if (!takes(kNumbers, options.dtype)) return Decision::forbid("no range of this dtype");
@@ -145,7 +148,7 @@ Decision arange(ShapeQuery& q) {
 
 // linspace(start, end, steps, ...)
 Decision linspace(ShapeQuery& q) {
-  Options options{kDefaultFloat, {}};
+  Options options{q.default_float(), {}};
   if (Decision read = read_options(q, 3, options); !read) return read;
   const bool complex = q.arg(0).is<std::complex<double>>() || q.arg(1).is<std::complex<double>>();
   if (complex || !takes(kNumbers, options.dtype)) return Decision::forbid("no rule for this dtype");
@@ -154,9 +157,27 @@ Decision linspace(ShapeQuery& q) {
 
 template <bool has_columns>
 Decision eye(ShapeQuery& q) {
-  Options options{kDefaultFloat, {}};
+  Options options{q.default_float(), {}};
   if (Decision read = read_options(q, has_columns ? 2 : 1, options); !read) return read;
   return push_new(q, options, {q.size_at(0), q.size_at(has_columns ? 1 : 0)});
+}
+
+// Can the dtype hold the whole numbers from low to the one before high?
+bool holds(DType dtype, int64_t low, int64_t high) {
+  const auto within = [&](int64_t least, int64_t most) { return low >= least && high - 1 <= most; };
+  switch (dtype) {
+    case DType::u8: return within(0, 255);
+    case DType::i8: return within(-128, 127);
+    case DType::i16: return within(-32768, 32767);
+    case DType::i32:
+      return within(std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
+    case DType::f16: return within(-65504, 65504);
+    case DType::bf16:
+    case DType::f32:
+    case DType::f64:
+    case DType::i64: return true;
+    default: return false;
+  }
 }
 
 // randint([low,] high, size, [generator,] ...)
@@ -166,8 +187,11 @@ Decision randint(ShapeQuery& q) {
   Options options{DType::i64, {}};
   if (Decision read = read_options(q, size + (has_generator ? 2 : 1), options); !read) return read;
   const Size low = has_low ? q.size_at(0) : Size(0);
-  if (!less(q.symbols(), low, q.size_at(size - 1))) return Decision::forbid("an empty range");
-  if (options.dtype != DType::i64) return Decision::forbid("the range must fit the dtype");
+  const Size high = q.size_at(size - 1);
+  if (!less(q.symbols(), low, high)) return Decision::forbid("an empty range");
+  if (options.dtype != DType::i64 &&
+      !holds(options.dtype, q.symbols().specialise(low), q.symbols().specialise(high)))
+    return Decision::forbid("the range must fit the dtype");
   return push_new(q, options, q.sizes(size));
 }
 

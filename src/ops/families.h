@@ -28,5 +28,11 @@ std::span<const OpRow> index_rows();
 std::span<const OpRow> embedding_bag_rows();
 std::span<const OpRow> arrange_rows();
 std::span<const OpRow> factory_rows();
+std::span<const OpRow> linalg_rows();
+std::span<const OpRow> fft_rows();
+std::span<const OpRow> resample_rows();
+std::span<const OpRow> margin_loss_rows();
+std::span<const OpRow> cuda_attention_rows();
+std::span<const OpRow> recurrent_rows();
 
 }  // namespace smelt

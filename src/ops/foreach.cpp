@@ -16,7 +16,7 @@ TensorType item(const ShapeQuery& q, size_t arg, size_t i) {
   const Arg& one = whole.is<ArgList>() ? whole.get<ArgList>()[i] : whole;
   if (one.is<Ref>()) return q.type(one.get<Ref>());
   const Arg only[] = {one};
-  return ShapeQuery(only, {}, q.symbols()).tensor(0);
+  return ShapeQuery(only, {}, q.symbols(), q.default_float()).tensor(0);
 }
 
 // The lists have one length, at least 1.

@@ -270,6 +270,17 @@ Decision indexed(const ShapeQuery& q, TensorType self, Indices indices, TensorTy
   return Decision::allow();
 }
 
+// nonzero_static(self, size): row by row, where nonzero() gives columns.
+Decision nonzero_static(ShapeQuery& q) {
+  TensorType self = q.tensor(0);
+  if (!self.device.is_cpu()) return Decision::forbid("no rule for this device");
+  if (q.integer(1) < 0) return Decision::forbid("no such size");
+  const int64_t rank = self.rank();
+  self.dtype = DType::i64;
+  q.push(fresh_like(self, {Size(q.integer(1)), Size(rank)}));
+  return Decision::allow();
+}
+
 Decision index(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   Indices indices;
@@ -315,9 +326,8 @@ Decision index_put(ShapeQuery& q) {
   for (const Arg& item : q.arg(1).get<ArgList>()) {
     if (item.is<Ref>() && q.type(item.get<Ref>()).dtype == DType::b8) ++masks;
   }
+  // How many values a mask wants is known when it runs; the result is like self in any case.
   if (masks > 0) {
-    if (masks > 1 || values.rank() != 0)
-      return Decision::forbid("the number of values depends on a mask");
     if (Decision fit = check_masks(q, self, 1); !fit) return fit;
   } else {
     Indices indices;
@@ -346,17 +356,54 @@ Decision take(ShapeQuery& q) {
   const TensorType self = q.tensor(0), index = q.tensor(1);
   if (index.dtype != DType::i64 || !takes(kAll, self.dtype))
     return Decision::forbid("no rule for these operands");
-  if (is_empty(q.symbols(), self.sizes)) return Decision::forbid("an empty tensor");
+  if (is_empty(q.symbols(), self.sizes) && !is_empty(q.symbols(), index.sizes))
+    return Decision::forbid("an empty tensor");
   q.push(fresh_like(self, index.sizes));
   return Decision::allow();
 }
 
 // put(self, index, source, accumulate)
+// The places that (self, mask, indices, ..) names, where the mask is true.
+Decision masked_places(const ShapeQuery& q, TensorType& places) {
+  const TensorType self = q.tensor(0), mask = q.tensor(1);
+  Indices indices;
+  if (!takes(kAll, self.dtype) || mask.dtype != DType::b8 || mask.device != self.device ||
+      is_empty(q.symbols(), self.sizes))
+    return Decision::forbid("no rule for these operands");
+  if (Decision made = read_indices(q, self, 2, indices); !made) return made;
+  return indexed(q, self, std::move(indices), places);
+}
+
+// _unsafe_masked_index(self, mask, indices, fill)
+Decision masked_index(ShapeQuery& q) {
+  TensorType places;
+  if (Decision made = masked_places(q, places); !made) return made;
+  const std::optional<Sizes> sizes = broadcast(q.symbols(), places.sizes, q.tensor(1).sizes);
+  if (!sizes) return Decision::forbid("the mask does not broadcast");
+  q.push(fresh_like(q.tensor(0), *sizes));
+  return Decision::allow();
+}
+
+// _unsafe_masked_index_put_accumulate(self, mask, indices, values)
+Decision masked_index_put(ShapeQuery& q) {
+  SymbolTable& s = q.symbols();
+  const TensorType self = q.tensor(0), values = q.tensor(3);
+  TensorType places;
+  if (Decision made = masked_places(q, places); !made) return made;
+  const std::optional<Sizes> sizes = broadcast(s, values.sizes, q.tensor(1).sizes);
+  if (!sizes || values.dtype != self.dtype || values.device != self.device ||
+      !expandable(s, *sizes, places.sizes))
+    return Decision::forbid("the values do not fit");
+  q.push(preserved(s, self));
+  return Decision::allow();
+}
+
 Decision put(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
   const TensorType self = q.tensor(0), index = q.tensor(1), source = q.tensor(2);
   if (index.dtype != DType::i64 || source.dtype != self.dtype || !takes(kAll, self.dtype) ||
-      !equal(s, index.numel(), source.numel()) || is_empty(s, self.sizes)) {
+      !equal(s, index.numel(), source.numel()) ||
+      (is_empty(s, self.sizes) && !is_empty(s, index.sizes))) {
     return Decision::forbid("no rule for these operands");
   }
   q.push(preserved(s, self));
@@ -366,10 +413,13 @@ Decision put(ShapeQuery& q) {
 constexpr OpRow kRows[] = {
     {"aten::_unsafe_index.Tensor", index},
     {"aten::_unsafe_index_put", index_put},
+    {"aten::_unsafe_masked_index", masked_index},
+    {"aten::_unsafe_masked_index_put_accumulate", masked_index_put},
     {"aten::embedding", embedding},
     {"aten::embedding_dense_backward", embedding_backward},
     {"aten::gather", gather},
     {"aten::index.Tensor", index},
+    {"aten::nonzero_static", nonzero_static},
     {"aten::index_add", index_slices<false>},
     {"aten::index_copy", index_slices<true>},
     {"aten::index_fill.int_Scalar", index_fill},

@@ -126,7 +126,8 @@ Sizes iterated_strides(SymbolTable& symbols, std::span<const TensorType> operand
   return result;
 }
 
-Decision iterate(SymbolTable& symbols, const Iteration& rules, Iterated& it) {
+Decision iterate(const ShapeQuery& q, const Iteration& rules, Iterated& it) {
+  SymbolTable& symbols = q.symbols();
   std::vector<TensorType>& operands = it.operands;
   const std::optional<Device> device = common_device(operands, rules.cpu_scalar);
   if (!device) return Decision::forbid("the operands are on different devices");
@@ -137,11 +138,11 @@ Decision iterate(SymbolTable& symbols, const Iteration& rules, Iterated& it) {
       std::ranges::all_of(operands, [](const TensorType& t) { return t.rank() == 0; });
   if (mixed && !rules.promote) return Decision::forbid("the operands have different dtypes");
   if (rules.promote && (mixed || scalars)) {
-    const std::optional<DType> promoted = result_type(operands);
+    const std::optional<DType> promoted = result_type(operands, q.default_float());
     if (!promoted) return Decision::forbid("the operands' dtypes have no common one");
     common = *promoted;
   }
-  if (rules.floats) common = floating_of(common);
+  if (rules.floats) common = floating_of(common, q.default_float());
   if (!takes(rules.takes, common)) {
     return Decision::forbid("no rule for this op on " + std::string(name_of(common)));
   }

@@ -25,10 +25,7 @@ struct Iterated {
 };
 
 // Fills `it.result` from `it.operands`, none of which is undefined.
-Decision iterate(SymbolTable& symbols, const Iteration& rules, Iterated& it);
-inline Decision iterate(const ShapeQuery& q, const Iteration& rules, Iterated& it) {
-  return iterate(q.symbols(), rules, it);
-}
+Decision iterate(const ShapeQuery& q, const Iteration& rules, Iterated& it);
 
 // The sizes of the operands broadcast together.
 std::optional<Sizes> broadcast_all(SymbolTable& symbols, std::span<const TensorType> operands);

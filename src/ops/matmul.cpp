@@ -110,15 +110,38 @@ Decision addmv(ShapeQuery& q) {
   return push_product(q, a, sizes);
 }
 
+// Of two conjugate vectors, the conjugate of what the vectors behind them give, lazily; vdot
+// conjugates the first one itself.
+template <bool conjugates_first>
 Decision dot(ShapeQuery& q) {
   const TensorType a = q.tensor(0), b = q.tensor(1);
   const bool multiplies =
       a.rank() == 1 && b.rank() == 1 && equal(q.symbols(), a.sizes[0], b.sizes[0]);
   if (!multiplies) return Decision::forbid("the vectors do not fit");
-  if (a.conj || b.conj || a.neg || b.neg)
-    return Decision::forbid("the result may be lazily conjugate");
+  if (a.neg || b.neg) return Decision::forbid("a lazily negated vector");
   if (Decision fit = check_factors({&a, &b}); !fit) return fit;
-  return push_product(q, a, {});
+  TensorType result = fresh_like(a, {});
+  result.conj = b.conj && a.conj != conjugates_first;
+  q.push(std::move(result));
+  return Decision::allow();
+}
+
+// linear(input, weight, bias): one op where autograd is off altogether (inference mode).
+Decision linear(ShapeQuery& q) {
+  const TensorType input = q.tensor(0), weight = q.tensor(1);
+  const bool multiplies = input.rank() >= 2 && weight.rank() == 2 &&
+                          equal(q.symbols(), input.sizes.back(), weight.sizes[1]);
+  if (!multiplies) return Decision::forbid("input and weight do not fit");
+  if (Decision fit = check_factors({&input, &weight}); !fit) return fit;
+  if (!q.is_none(2)) {
+    const TensorType bias = q.tensor(2);
+    if (Decision fit = check_factors({&input, &bias}); !fit) return fit;
+    if (bias.rank() != 1 || !equal(q.symbols(), bias.sizes[0], weight.sizes[0]))
+      return Decision::forbid("the bias does not fit");
+  }
+  Sizes sizes = input.sizes;
+  sizes.back() = weight.sizes[0];
+  return push_product(q, input, sizes);
 }
 
 constexpr OpRow kRows[] = {
@@ -128,10 +151,11 @@ constexpr OpRow kRows[] = {
     {"aten::addmv", addmv},
     {"aten::baddbmm", add_batches<false>},
     {"aten::bmm", bmm},
-    {"aten::dot", dot},
+    {"aten::dot", dot<false>},
+    {"aten::linear", linear},
     {"aten::mm", mm},
     {"aten::mv", mv},
-    {"aten::vdot", dot},
+    {"aten::vdot", dot<true>},
 };
 
 }  // namespace

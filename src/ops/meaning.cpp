@@ -4,6 +4,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "graph/number_parameters.h"
 #include "graph/numbers.h"
 #include "ops/meaning_families.h"
 #include "ops/not_literal.h"
@@ -82,8 +83,8 @@ std::optional<DType> common_dtype(const NodeReader& q, const Meaning& meaning) {
     }
   }
   if (operands.empty()) return q.result().dtype;
-  std::optional<DType> dtype = result_type(operands);
-  if (dtype && meaning.floating) dtype = floating_of(*dtype);
+  std::optional<DType> dtype = result_type(operands, q.graph().default_float);
+  if (dtype && meaning.floating) dtype = floating_of(*dtype, q.graph().default_float);
   return dtype;
 }
 
@@ -168,7 +169,9 @@ Decision check_node(const Graph& graph, const Node& node, const Meaning& meaning
   for (const Arg& arg : node.args) {
     if (Decision made = check_literal(arg); !made) return made;
     each_ref(arg, [&](Ref ref) {
-      if (decision) decision = check_tensor(graph.type(ref.id), device);
+      const TensorType& type = graph.type(ref.id);
+      const bool is_parameter = numbers::is_parameter(graph, ref.id);
+      if (decision) decision = check_tensor(type, is_parameter ? type.device : device);
     });
   }
   return decision;

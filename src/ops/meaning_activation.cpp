@@ -74,7 +74,8 @@ Expr hardshrink(ElementQuery& q) {
 Expr softshrink(ElementQuery& q) {
   const Expr x = q.computed(0);
   const double bound = q.number(1);
-  return select(x > bound, x - bound, select(x < -bound, x + bound, x * 0.0));
+  const Expr inside = as_eager_loops(q, select(is_nan(x), x, x.like(0)), x * 0.0);
+  return select(x > bound, x - bound, select(x < -bound, x + bound, inside));
 }
 
 // glu(self, dim): the first half by the sigmoid of the second.

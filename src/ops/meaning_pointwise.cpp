@@ -44,6 +44,13 @@ Expr shift_right(Expr a, Expr b) {
 Expr lesser(Expr a, Expr b) { return min(a, b); }
 Expr larger(Expr a, Expr b) { return max(a, b); }
 
+// Of two zeros eager's vectors give the second, its scalar code the first.
+template <Expr (*extreme)(Expr, Expr)>
+Expr extreme_of(ElementQuery& q) {
+  const Expr a = q.rounded(0), b = q.rounded(1);
+  return as_eager_loops(q, extreme(b, a), extreme(a, b));
+}
+
 // The operand that is a number, where the other is not.
 template <Expr (*extreme)(Expr, Expr)>
 Expr ignoring_nan(Expr a, Expr b) {
@@ -79,6 +86,14 @@ Expr sign_bit(ElementQuery& q) {
   return x < 0.0;
 }
 
+// fmax, fmin: of two zeros the first, of bf16 the second.
+template <Expr (*extreme)(Expr, Expr)>
+Expr extreme_number(ElementQuery& q) {
+  const Expr a = q.rounded(0), b = q.rounded(1);
+  return q.result().dtype == DType::bf16 ? ignoring_nan<extreme>(b, a)
+                                         : ignoring_nan<extreme>(a, b);
+}
+
 // Of two zeros x is kept, as torch does it.
 template <Expr (*extreme)(Expr, Expr)>
 Expr clamp_one(ElementQuery& q) {
@@ -91,6 +106,23 @@ Expr clamp(ElementQuery& q) {
   if (!q.is_none(1)) x = max(x, q.rounded(1));
   if (!q.is_none(2)) x = min(x, q.rounded(2));
   return x;
+}
+
+// clamp.Tensor(self, min, max): of two zeros as maximum and minimum have it.
+Expr clamp_tensors(ElementQuery& q) {
+  const Expr x = q.computed(0);
+  Expr by_vectors = x, by_scalars = x;
+  if (!q.is_none(1)) {
+    const Expr low = q.rounded(1);
+    by_vectors = max(low, by_vectors);
+    by_scalars = max(by_scalars, low);
+  }
+  if (!q.is_none(2)) {
+    const Expr high = q.rounded(2);
+    by_vectors = min(high, by_vectors);
+    by_scalars = min(by_scalars, high);
+  }
+  return as_eager_loops(q, by_vectors, by_scalars);
 }
 
 // where(condition, self, other), computed in the dtype of the result.
@@ -172,17 +204,17 @@ constexpr Meaning kRows[] = {
     pointwise("aten::isneginf", 1, tests_infinity<Infinity::negative>),
     pointwise("aten::isposinf", 1, tests_infinity<Infinity::positive>),
     pointwise("aten::signbit", 1, sign_bit),
-    pointwise("aten::maximum", 2, binary<larger>),
-    pointwise("aten::minimum", 2, binary<lesser>),
-    pointwise("aten::fmax", 2, binary<ignoring_nan<larger>>),
-    pointwise("aten::fmin", 2, binary<ignoring_nan<lesser>>),
+    pointwise("aten::maximum", 2, extreme_of<larger>),
+    pointwise("aten::minimum", 2, extreme_of<lesser>),
+    pointwise("aten::fmax", 2, extreme_number<larger>),
+    pointwise("aten::fmin", 2, extreme_number<lesser>),
     pointwise("aten::heaviside", 2, binary<heaviside>),
     pointwise("aten::clamp", 3, clamp),
-    pointwise("aten::clamp.Tensor", 3, clamp),
+    pointwise("aten::clamp.Tensor", 3, clamp_tensors),
     pointwise("aten::clamp_max", 2, clamp_one<lesser>),
-    pointwise("aten::clamp_max.Tensor", 2, binary<lesser>),
+    pointwise("aten::clamp_max.Tensor", 2, extreme_of<lesser>),
     pointwise("aten::clamp_min", 2, clamp_one<larger>),
-    pointwise("aten::clamp_min.Tensor", 2, binary<larger>),
+    pointwise("aten::clamp_min.Tensor", 2, extreme_of<larger>),
     with_numbers(pointwise("aten::where.self", 0, where), {1, 2}),
     with_numbers(pointwise("aten::where.Scalar", 0, where), {1, 2}),
     with_numbers(pointwise("aten::where.ScalarOther", 0, where), {1, 2}),

@@ -86,6 +86,14 @@ Decision allows_extreme(const NodeReader& q) {
   return has_dims(q);
 }
 
+// The greater of 0 and -0 is whichever comes first for PyTorch's loops, or last, or first of every
+// eighth: by size, strides and threads. A kernel, whose order is another, is for where nobody sees.
+Decision allows_number(const NodeReader& q) {
+  if (is_floating(q.type(0).dtype) && !q.node().traits.loose)
+    return Decision::forbid("the sign of a zero is seen");
+  return allows_extreme(q);
+}
+
 // count_nonzero(self, dim) as the sum of self != 0.
 bool count_nonzero(DecomposeQuery& q) {
   const Ref nonzero{q.call("aten::ne.Scalar", {q.arg(0), 0})};
@@ -124,10 +132,10 @@ constexpr Meaning kRows[] = {
     reduces("aten::sum.dim_IntList", total<Reduction::sum, 1, 2>, allows_total),
     reduces("aten::prod", total<Reduction::product, kNone, kNone>, allows_total),
     reduces("aten::prod.dim_int", total<Reduction::product, 1, 2>, allows_total),
-    reduces("aten::amax", extreme<Reduction::max, 1, 2>, allows_extreme),
-    reduces("aten::amin", extreme<Reduction::min, 1, 2>, allows_extreme),
-    reduces("aten::max", extreme<Reduction::max, kNone, kNone>, allows_extreme),
-    reduces("aten::min", extreme<Reduction::min, kNone, kNone>, allows_extreme),
+    reduces("aten::amax", extreme<Reduction::max, 1, 2>, allows_number),
+    reduces("aten::amin", extreme<Reduction::min, 1, 2>, allows_number),
+    reduces("aten::max", extreme<Reduction::max, kNone, kNone>, allows_number),
+    reduces("aten::min", extreme<Reduction::min, kNone, kNone>, allows_number),
     reduces("aten::argmax", combined<Reduction::argmax, 1, 2>, allows_extreme),
     reduces("aten::argmin", combined<Reduction::argmin, 1, 2>, allows_extreme),
     reduces("aten::all", truth<Reduction::all, kNone, kNone>, has_dims),

@@ -211,7 +211,7 @@ std::string text_of(const std::string& op, const Sample& sample, std::string_vie
   std::vector<TensorType> input_types;
   for (const Input& input : inputs.inputs) input_types.push_back(inputs.type(input.value));
   SymbolTable symbols;
-  ShapeQuery query(parsed, input_types, symbols);
+  ShapeQuery query(parsed, input_types, symbols, DType::f32);
   const OpRow* row = find_row(OpName("aten::" + op));
   if (row == nullptr || !row->shape(query)) return "";
   std::string results;

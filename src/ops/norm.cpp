@@ -145,7 +145,7 @@ Decision group_norm(ShapeQuery& q) {
   const TensorType input = q.tensor(0);
   const std::optional<DType> dtype = statistics_dtype(q, input, {1, 2});
   const Size channels = q.size_at(4), groups = q.size_at(6);
-  if (less(s, q.size_at(3), 1) || less(s, channels, 1)) return Decision::forbid("an empty input");
+  if (less(s, channels, 1)) return Decision::forbid("an empty input");
   if (!dtype || !less(s, 0, groups) || !equal(s, modulo(channels, groups), 0)) {
     return Decision::forbid("dtypes or groups do not fit");
   }
@@ -183,7 +183,36 @@ Decision group_norm_backward(ShapeQuery& q) {
   return push_gradient(q, is_wanted(q, 9, 2), 4);
 }
 
+// _weight_norm_interface(v, g, dim): v scaled to the lengths g, and the lengths that it had.
+Decision weight_norm(ShapeQuery& q) {
+  const TensorType v = q.tensor(0), g = q.tensor(1);
+  if (!v.device.is_cpu() || !g.device.is_cpu() || !takes(kReals, v.dtype) || g.dtype != v.dtype ||
+      !is_row_major(v) || !is_row_major(g) || g.rank() != v.rank() || v.rank() == 0)
+    return Decision::forbid("no rule for these operands");
+  const int64_t dim = q.size() > 2 ? q.integer(2) : 0;
+  if (dim != 0 && dim != v.rank() - 1) return Decision::forbid("no rule for this dimension");
+  q.push(fresh_like(v, v.sizes));
+  q.push(fresh_like(g, g.sizes));
+  return Decision::allow();
+}
+
+// (grad_w, saved_v, saved_g, saved_norms, dim)
+Decision weight_norm_backward(ShapeQuery& q) {
+  const TensorType v = q.tensor(1), g = q.tensor(2);
+  for (size_t i : {0, 1, 2, 3}) {
+    const TensorType type = q.tensor(i);
+    if (!type.device.is_cpu() || !takes(kReals, type.dtype) || type.dtype != v.dtype ||
+        !is_row_major(type))
+      return Decision::forbid("no rule for these operands");
+  }
+  q.push(fresh_like(v, v.sizes));
+  q.push(fresh_like(g, g.sizes));
+  return Decision::allow();
+}
+
 constexpr OpRow kRows[] = {
+    {"aten::_weight_norm_interface", weight_norm},
+    {"aten::_weight_norm_interface_backward", weight_norm_backward},
     {"aten::_fused_rms_norm", rms_norm},
     {"aten::_fused_rms_norm_backward", rms_norm_backward},
     {"aten::native_group_norm", group_norm},

@@ -82,7 +82,7 @@ Decision power_of_tensor(ShapeQuery& q) {
     return Decision::forbid("torch does not raise integers to negative powers");
   }
   const TensorType both[] = {self, q.tensor(1)};
-  const std::optional<DType> dtype = result_type(both);
+  const std::optional<DType> dtype = result_type(both, q.default_float());
   if (!dtype || !takes(kNumbers | kComplexes, *dtype))
     return Decision::forbid("no rule for this dtype");
   Iterated it{{preserved_unless(q.symbols(), self, *dtype)}, {}};
@@ -95,7 +95,7 @@ Decision power_of_tensor(ShapeQuery& q) {
 Decision power_of_number(ShapeQuery& q) {
   const TensorType exponent = q.tensor(1);
   const TensorType both[] = {q.tensor(0), exponent};
-  const std::optional<DType> dtype = result_type(both);
+  const std::optional<DType> dtype = result_type(both, q.default_float());
   if (!dtype || !takes(kNumbers | kComplexes, *dtype))
     return Decision::forbid("no rule for this dtype");
   q.push(fresh(*dtype, exponent.device, exponent.sizes));
@@ -113,7 +113,7 @@ Decision where(ShapeQuery& q, TensorType self, TensorType other) {
   TensorType condition = q.tensor(0);
   if (condition.dtype != DType::b8) return Decision::forbid("the condition is no bool tensor");
   const TensorType both[] = {self, other};
-  const std::optional<DType> dtype = result_type(both);
+  const std::optional<DType> dtype = result_type(both, q.default_float());
   if (!dtype || !takes(kAll, *dtype)) return Decision::forbid("no rule for this dtype");
   // All three are brought to the device and dtype of the result, before they are iterated over.
   Device device = condition.device;
@@ -142,7 +142,7 @@ Decision where_tensors(ShapeQuery& q) { return where(q, q.tensor(1), q.tensor(2)
 Decision where_number(ShapeQuery& q) {
   TensorType self = q.tensor(1), other = q.tensor(2);
   const TensorType both[] = {self, other};
-  const std::optional<DType> dtype = result_type(both);
+  const std::optional<DType> dtype = result_type(both, q.default_float());
   if (!dtype) return Decision::forbid("no common dtype");
   for (TensorType* operand : {&self, &other}) {
     operand->wrapped_number = false;
@@ -162,7 +162,7 @@ Decision clamp(ShapeQuery& q, std::initializer_list<size_t> bounds) {
   }
   if (all.size() == 1) return Decision::forbid("no bound is given");
   std::optional<DType> dtype = self.dtype;
-  if (!is_floating(self.dtype)) dtype = result_type(all);
+  if (!is_floating(self.dtype)) dtype = result_type(all, q.default_float());
   if (!dtype || !takes(kNumbers, *dtype)) return Decision::forbid("no rule for this dtype");
   Iterated it{{preserved_unless(q.symbols(), self, *dtype)}, {}};
   if (Decision made = iterate(q, {.takes = kNumbers}, it); !made) return made;
@@ -221,6 +221,17 @@ Decision is_special(ShapeQuery& q) {
     q.push(preserved(q.symbols(), self, DType::b8));
     return Decision::allow();
   }
+  if (is_complex(self.dtype)) {
+    // Either part is: both are views of every other number.
+    TensorType part = self;
+    part.dtype = real_of(self.dtype);
+    for (Size& stride : part.strides) stride = stride * 2;
+    Iterated it{{part}, {}};
+    if (Decision made = iterate(q, {}, it); !made) return made;
+    it.result.dtype = DType::b8;
+    q.push(std::move(it.result));
+    return Decision::allow();
+  }
   // abs(self) == infinity: the number makes the second step iterate the slow way.
   if (Decision made = unary<keeps(tested)>(q); !made) return made;
   Iterated it{{*q.results[0], wrapped_float()}, {}};
@@ -246,13 +257,31 @@ Decision nan_to_num(ShapeQuery& q) {
 Decision degrees(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   if (!takes(kNoComplex, self.dtype)) return Decision::forbid("no rule for this dtype");
-  q.push(preserved(q.symbols(), self, floating_of(self.dtype)));
+  q.push(preserved(q.symbols(), self, floating_of(self.dtype, q.default_float())));
   return Decision::allow();
 }
 
 Decision complex_from_parts(ShapeQuery& q) {
-  if (Decision made = binary<same_device(keeps(kReals))>(q); !made) return made;
+  if (q.tensor(0).dtype == DType::bf16) return Decision::forbid("no complex numbers of bf16");
+  if (Decision made = binary<same_device(keeps(kFloats))>(q); !made) return made;
   q.results[0]->dtype = *complex_of(q.results[0]->dtype);
+  return Decision::allow();
+}
+
+// ldexp(self, other): self times a power of two.
+Decision ldexp(ShapeQuery& q) {
+  const TensorType self = q.tensor(0), exponent = q.tensor(1);
+  // Versions of PyTorch differ in the dtype.
+  if (takes(kHalves, self.dtype) && takes(kIntegral, exponent.dtype))
+    return Decision::forbid("an integer power for a half");
+  if (exponent.dtype == DType::b8 || (is_complex(self.dtype) && takes(kHalves, exponent.dtype)))
+    return Decision::forbid("no rule for this power");
+  const TensorType both[] = {wrapped_float(), exponent};
+  const std::optional<DType> dtype = result_type(both, q.default_float());
+  if (!dtype) return Decision::forbid("no rule for this dtype");
+  Iterated it{{self, fresh(*dtype, exponent.device, exponent.sizes)}, {}};
+  if (Decision made = iterate(q, {}, it); !made) return made;
+  q.push(std::move(it.result));
   return Decision::allow();
 }
 
@@ -325,14 +354,19 @@ constexpr OpRow kRows[] = {
     {"aten::add.Tensor", add},
     {"aten::atan2", binary<floats(kFloats)>},
     {"aten::bitwise_and.Scalar", binary<promotes(kIntegral)>},
+    {"aten::bitwise_and.Scalar_Tensor", binary<promotes(kIntegral)>},
     {"aten::bitwise_and.Tensor", binary<promotes(kIntegral)>},
+    {"aten::bitwise_left_shift.Scalar_Tensor", binary<promotes(kInts)>},
     {"aten::bitwise_left_shift.Tensor", binary<promotes(kInts)>},
     {"aten::bitwise_left_shift.Tensor_Scalar", binary<promotes(kInts)>},
     {"aten::bitwise_or.Scalar", binary<promotes(kIntegral)>},
+    {"aten::bitwise_or.Scalar_Tensor", binary<promotes(kIntegral)>},
     {"aten::bitwise_or.Tensor", binary<promotes(kIntegral)>},
+    {"aten::bitwise_right_shift.Scalar_Tensor", binary<promotes(kInts)>},
     {"aten::bitwise_right_shift.Tensor", binary<promotes(kInts)>},
     {"aten::bitwise_right_shift.Tensor_Scalar", binary<promotes(kInts)>},
     {"aten::bitwise_xor.Scalar", binary<promotes(kIntegral)>},
+    {"aten::bitwise_xor.Scalar_Tensor", binary<promotes(kIntegral)>},
     {"aten::bitwise_xor.Tensor", binary<promotes(kIntegral)>},
     {"aten::complex", complex_from_parts},
     {"aten::copysign.Scalar", binary<floats(kFloats)>},
@@ -359,6 +393,7 @@ constexpr OpRow kRows[] = {
     {"aten::igamma", binary<promotes(kFloats)>},
     {"aten::igammac", binary<promotes(kFloats)>},
     {"aten::lcm", binary<promotes(kInts)>},
+    {"aten::ldexp.Tensor", ldexp},
     {"aten::le.Scalar", binary<tests(kNoComplex)>},
     {"aten::le.Tensor", binary<tests(kNoComplex)>},
     {"aten::logaddexp", binary<promotes(kFloatOrComplex)>},
@@ -375,6 +410,7 @@ constexpr OpRow kRows[] = {
     {"aten::ne.Scalar", binary<tests(kAll)>},
     {"aten::ne.Tensor", binary<tests(kAll)>},
     {"aten::nextafter", binary<promotes(kFloats)>},
+    {"aten::polar", complex_from_parts},
     {"aten::pow.Scalar", power_of_number},
     {"aten::pow.Tensor_Scalar", power_of_tensor},
     {"aten::pow.Tensor_Tensor", binary<promotes(kNumbers | kComplexes)>},
@@ -383,10 +419,40 @@ constexpr OpRow kRows[] = {
     {"aten::remainder.Tensor", binary<promotes(kNumbers)>},
     {"aten::rsub.Scalar", reverse_subtract},
     {"aten::rsub.Tensor", reverse_subtract},
+    {"aten::special_chebyshev_polynomial_t.n_scalar", binary<floats(kReals)>},
+    {"aten::special_chebyshev_polynomial_t.x_scalar", binary<floats(kReals)>},
+    {"aten::special_chebyshev_polynomial_u.n_scalar", binary<floats(kReals)>},
+    {"aten::special_chebyshev_polynomial_u.x_scalar", binary<floats(kReals)>},
+    {"aten::special_chebyshev_polynomial_v.n_scalar", binary<floats(kReals)>},
+    {"aten::special_chebyshev_polynomial_v.x_scalar", binary<floats(kReals)>},
+    {"aten::special_chebyshev_polynomial_w.n_scalar", binary<floats(kReals)>},
+    {"aten::special_chebyshev_polynomial_w.x_scalar", binary<floats(kReals)>},
+    {"aten::special_hermite_polynomial_h.n_scalar", binary<floats(kReals)>},
+    {"aten::special_hermite_polynomial_h.x_scalar", binary<floats(kReals)>},
+    {"aten::special_hermite_polynomial_he.n_scalar", binary<floats(kReals)>},
+    {"aten::special_hermite_polynomial_he.x_scalar", binary<floats(kReals)>},
+    {"aten::special_laguerre_polynomial_l.n_scalar", binary<floats(kReals)>},
+    {"aten::special_laguerre_polynomial_l.x_scalar", binary<floats(kReals)>},
+    {"aten::special_legendre_polynomial_p.n_scalar", binary<floats(kReals)>},
+    {"aten::special_legendre_polynomial_p.x_scalar", binary<floats(kReals)>},
+    {"aten::special_shifted_chebyshev_polynomial_t.n_scalar", binary<floats(kReals)>},
+    {"aten::special_shifted_chebyshev_polynomial_t.x_scalar", binary<floats(kReals)>},
+    {"aten::special_shifted_chebyshev_polynomial_u.n_scalar", binary<floats(kReals)>},
+    {"aten::special_shifted_chebyshev_polynomial_u.x_scalar", binary<floats(kReals)>},
+    {"aten::special_shifted_chebyshev_polynomial_v.n_scalar", binary<floats(kReals)>},
+    {"aten::special_shifted_chebyshev_polynomial_v.x_scalar", binary<floats(kReals)>},
+    {"aten::special_shifted_chebyshev_polynomial_w.n_scalar", binary<floats(kReals)>},
+    {"aten::special_shifted_chebyshev_polynomial_w.x_scalar", binary<floats(kReals)>},
     {"aten::special_xlog1py", binary<floats(kFloats)>},
+    {"aten::special_xlog1py.other_scalar", binary<floats(kFloats)>},
+    {"aten::special_xlog1py.self_scalar", binary<floats(kFloats)>},
     {"aten::special_zeta", binary<floats(kReals)>},
+    {"aten::special_zeta.other_scalar", binary<floats(kReals)>},
+    {"aten::special_zeta.self_scalar", binary<floats(kReals)>},
     {"aten::sub.Scalar", subtract},
     {"aten::sub.Tensor", subtract},
+    {"aten::xlogy.Scalar_Other", binary<floats(kFloats)>},
+    {"aten::xlogy.Scalar_Self", binary<floats(kFloats)>},
     {"aten::xlogy.Tensor", binary<floats(kFloats)>},
     // Three operands.
     {"aten::addcdiv", addcdiv},

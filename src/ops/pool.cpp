@@ -177,7 +177,7 @@ Decision adaptive_pool_backward(ShapeQuery& q) {
   const TensorType grad = q.tensor(0), input = q.tensor(1);
   if (!pools(s, input, spatial) || grad.rank() != input.rank())
     return Decision::forbid("no rule for this input");
-  if (is_empty(s, grad.sizes)) return Decision::forbid("an empty gradient");
+  if (is_empty(s, std::span(grad.sizes).subspan(1))) return Decision::forbid("an empty gradient");
   if (!with_indices && !input.device.is_cpu() && !is_contiguous(s, input)) {
     return Decision::forbid("not modelled on this device");
   }
@@ -214,8 +214,10 @@ std::optional<Size> column_count(const ShapeQuery& q, size_t first, std::span<co
 // im2col(self, ..)
 Decision im2col(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
-  const bool fits = (self.rank() == 3 || self.rank() == 4) && !is_empty(q.symbols(), self.sizes);
-  if (!fits || !takes(kFloats, self.dtype)) return Decision::forbid("no rule for this input");
+  const bool fits = (self.rank() == 3 || self.rank() == 4) &&
+                    !is_empty(q.symbols(), std::span(self.sizes).last(3));
+  if (!fits || !takes(kDifferentiable | kBool, self.dtype))
+    return Decision::forbid("no rule for this input");
   const std::optional<Size> count = column_count(q, 1, std::span(self.sizes).last(2));
   const std::optional<Sizes> kernel = window_list(q, 1, 2, {});
   if (!count || !kernel) return Decision::forbid("the windows do not fit");
@@ -231,9 +233,10 @@ Decision col2im(ShapeQuery& q) {
   SymbolTable& s = q.symbols();
   const TensorType self = q.tensor(0);
   const Sizes image = q.sizes(1);
-  const bool fits = (self.rank() == 2 || self.rank() == 3) && !is_empty(s, self.sizes);
-  if (!fits || !takes(kFloats, self.dtype) || image.size() != 2 || less(s, image[0], 1) ||
-      less(s, image[1], 1))
+  const bool fits =
+      (self.rank() == 2 || self.rank() == 3) && !is_empty(s, std::span(self.sizes).last(2));
+  if (!fits || !takes(kDifferentiable | kBool, self.dtype) || image.size() != 2 ||
+      less(s, image[0], 1) || less(s, image[1], 1))
     return Decision::forbid("no rule for this input");
   const std::optional<Size> count = column_count(q, 2, image);
   const std::optional<Sizes> kernel = window_list(q, 2, 2, {});

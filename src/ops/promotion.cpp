@@ -35,12 +35,12 @@ Kinds kind_of(DType dtype) {
   return 0;
 }
 
-std::optional<DType> result_type(std::span<const TensorType> operands) {
+std::optional<DType> result_type(std::span<const TensorType> operands, DType default_float) {
   std::array<Maybe, 3> ranks;  // with dimensions, 0-dim, wrapped
   for (const TensorType& operand : operands) {
     DType dtype = operand.dtype;
-    if (operand.wrapped_number && is_complex(dtype)) dtype = kDefaultComplex;
-    if (operand.wrapped_number && is_floating(dtype)) dtype = kDefaultFloat;
+    if (operand.wrapped_number && is_complex(dtype)) dtype = default_complex(default_float);
+    if (operand.wrapped_number && is_floating(dtype)) dtype = default_float;
     Maybe& rank = ranks[operand.rank() > 0 ? 0 : operand.wrapped_number ? 2 : 1];
     rank = rank ? promote(*rank, dtype) : dtype;
     if (!rank) return std::nullopt;
@@ -52,9 +52,14 @@ std::optional<DType> result_type(std::span<const TensorType> operands) {
   return combine(ranks[0], lower);
 }
 
-DType floating_of(DType dtype) {
+DType floating_of(DType dtype, DType default_float) {
   const Category category = category_of(dtype);
-  return category == Category::floating || category == Category::complex ? dtype : kDefaultFloat;
+  return category == Category::floating || category == Category::complex ? dtype : default_float;
+}
+
+DType default_complex(DType default_float) {
+  if (default_float == DType::f16) return DType::c32;
+  return default_float == DType::f64 ? DType::c128 : DType::c64;
 }
 
 }  // namespace smelt

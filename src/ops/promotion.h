@@ -10,10 +10,6 @@
 
 namespace smelt {
 
-// What torch.get_default_dtype() is taken to be; the recorder asks no row while it is another.
-inline constexpr DType kDefaultFloat = DType::f32;
-inline constexpr DType kDefaultComplex = DType::c64;
-
 // Sets of dtypes, as ops take them. The types torch computes with in few places only (float8,
 // complex half, the wider unsigned integers) are in none.
 using Kinds = uint8_t;
@@ -33,10 +29,14 @@ Kinds kind_of(DType dtype);
 inline bool takes(Kinds kinds, DType dtype) { return (kinds & kind_of(dtype)) != 0; }
 
 // torch.result_type: tensors with dimensions outrank 0-dim tensors, these outrank wrapped numbers;
-// a lower rank counts only where its category is higher. Nothing where torch cannot promote.
-std::optional<DType> result_type(std::span<const TensorType> operands);
+// a lower rank counts only where its category is higher. Nothing where torch cannot promote. A
+// Python float or complex number counts as the default of its category, which follows from
+// `default_float`, what torch.get_default_dtype() gave (Graph::default_float).
+std::optional<DType> result_type(std::span<const TensorType> operands, DType default_float);
 
 // Integers and booleans become the default float.
-DType floating_of(DType dtype);
+DType floating_of(DType dtype, DType default_float);
+// The dtype of complex numbers that goes with it.
+DType default_complex(DType default_float);
 
 }  // namespace smelt

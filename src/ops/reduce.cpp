@@ -165,7 +165,7 @@ Decision logsumexp(ShapeQuery& q) {
   const TensorType self = q.tensor(0);
   if (!takes(kAll, self.dtype)) return Decision::forbid("no rule for this dtype");
   if (q.integers(1).empty()) return Decision::forbid("no dimension is given");
-  return push_reduced(q, self, 1, 2, floating_of(self.dtype));
+  return push_reduced(q, self, 1, 2, floating_of(self.dtype, q.default_float()));
 }
 
 Decision norm(ShapeQuery& q) {

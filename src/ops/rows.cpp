@@ -11,11 +11,12 @@ namespace {
 std::vector<OpRow> collect() {
   std::vector<OpRow> rows;
   for (auto family :
-       {pointwise_rows, activation_rows, copy_rows,  loss_rows,          class_loss_rows,
-        foreach_rows,   reduce_rows,     scan_rows,  matmul_rows,        attention_rows,
-        view_rows,      split_rows,      norm_rows,  batch_norm_rows,    conv_rows,
-        pool_rows,      upsample_rows,   index_rows, embedding_bag_rows, arrange_rows,
-        factory_rows}) {
+       {pointwise_rows,      activation_rows, copy_rows,  loss_rows,          class_loss_rows,
+        foreach_rows,        reduce_rows,     scan_rows,  matmul_rows,        attention_rows,
+        view_rows,           split_rows,      norm_rows,  batch_norm_rows,    conv_rows,
+        pool_rows,           upsample_rows,   index_rows, embedding_bag_rows, arrange_rows,
+        factory_rows,        linalg_rows,     fft_rows,   resample_rows,      margin_loss_rows,
+        cuda_attention_rows, recurrent_rows}) {
     const std::span<const OpRow> part = family();
     rows.insert(rows.end(), part.begin(), part.end());
   }

@@ -1,6 +1,6 @@
 // What each aten op means, one row per op. For now a row knows the shape rule: the result types
-// from the arguments, with symbolic sizes kept exactly. An op without a row is typed by the
-// capturing side.
+// from the arguments, with symbolic sizes kept exactly. Of an op without a row a recording knows
+// what PyTorch's kernel for tensors without memory says; without one, it is refused.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,10 @@ namespace smelt {
 class ShapeQuery {
  public:
   // types[i] is the type of the tensor Ref{i}; a number in a tensor's place is a wrapped number.
-  ShapeQuery(std::span<const Arg> args, std::span<const TensorType> types, SymbolTable& symbols)
-      : args_(args), types_(types), symbols_(symbols) {}
+  // `default_float` is the default dtype under which the op is called (Graph::default_float).
+  ShapeQuery(std::span<const Arg> args, std::span<const TensorType> types, SymbolTable& symbols,
+             DType default_float)
+      : args_(args), types_(types), symbols_(symbols), default_float_(default_float) {}
 
   size_t size() const { return args_.size(); }
   const Arg& arg(size_t i) const { return args_[i]; }
@@ -43,6 +45,7 @@ class ShapeQuery {
   std::optional<MemoryFormat> format(size_t i) const;
   std::string_view text(size_t i) const;  // of a string, empty for none
   SymbolTable& symbols() const { return symbols_; }
+  DType default_float() const { return default_float_; }
 
   // The answer: one type per result, nothing for an undefined one. A list result is flattened.
   std::vector<std::optional<TensorType>> results;
@@ -52,6 +55,7 @@ class ShapeQuery {
   std::span<const Arg> args_;
   std::span<const TensorType> types_;
   SymbolTable& symbols_;
+  DType default_float_;
 };
 
 // Fills q.results, or says why this rule can't: wrong arguments as well, since PyTorch words those

@@ -39,7 +39,7 @@ class Call {
   std::string operator()(std::string_view op) {
     const OpRow* row = find_row(OpName(op));
     if (row == nullptr) return "no row";
-    ShapeQuery query(args_, types_, symbols_);
+    ShapeQuery query(args_, types_, symbols_, DType::f32);
     if (Decision made = row->shape(query); !made) return made.reason();
     std::string text;
     for (const auto& type : query.results) {

@@ -130,8 +130,15 @@ Decision bucketize(ShapeQuery& q) {
 
 // (sorted_sequence, self, out_int32, right, side, sorter)
 Decision searchsorted(ShapeQuery& q) {
-  if (!q.is_none(4) || !q.is_none(5))
-    return Decision::forbid("a side, or a permutation that sorts");
+  const std::string_view side = q.is_none(4) ? "" : q.text(4);
+  const bool says_one_thing = side.empty() || side == "right" || (side == "left" && !q.boolean(3));
+  if (!says_one_thing) return Decision::forbid("a side that is none, or another one than right=");
+  if (!q.is_none(5)) {
+    const TensorType sorter = q.tensor(5), sequence = q.tensor(0);
+    if (sorter.dtype != DType::i64 || sorter.device != sequence.device ||
+        !equal(q.symbols(), sorter.sizes, sequence.sizes))
+      return Decision::forbid("the permutation that sorts does not fit");
+  }
   return search<0, 1>(q);
 }
 

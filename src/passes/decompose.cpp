@@ -39,6 +39,8 @@ const OpName kViews[] = {OpName("aten::_unsafe_view"), OpName("aten::expand"),
                          OpName("aten::select.int"),   OpName("aten::slice.Tensor"),
                          OpName("aten::unsqueeze"),    OpName("aten::view")};
 const OpName kClone("aten::clone");
+// Rules write these where the sign of a zero is lost, or where the op itself does not say which.
+const OpName kLoose[] = {OpName("aten::amax"), OpName("aten::amin")};
 // Their results share memory, though they do not say so.
 const OpName kUnsafeSplits[] = {OpName("aten::unsafe_split.Tensor"),
                                 OpName("aten::unsafe_split_with_sizes")};
@@ -103,7 +105,7 @@ class Draft final : public DecomposeQuery {
         ref.id = static_cast<int32_t>(types.size()) - 1;
       });
     }
-    ShapeQuery query(args, types, symbols_);
+    ShapeQuery query(args, types, symbols_, graph().default_float);
     if (!with_literals([&] { return row->shape(query); }) || query.results.size() != 1)
       return std::nullopt;
     if (query.results[0]) query.results[0]->wrapped_number = false;
@@ -117,7 +119,8 @@ class Draft final : public DecomposeQuery {
     const auto value = static_cast<ValueId>(first_ + types_.size());
     types_.push_back(type ? std::move(*type) : TensorType(result_or_argument()));
     const bool view = std::ranges::find(kViews, op) != std::end(kViews);
-    nodes_.push_back({op, std::move(args), {value}, {.view = view}});
+    const bool loose = std::ranges::find(kLoose, op) != std::end(kLoose);
+    nodes_.push_back({op, std::move(args), {value}, {.view = view, .loose = loose}});
     return value;
   }
 
@@ -167,8 +170,9 @@ class Draft final : public DecomposeQuery {
 
 class Decomposer {
  public:
-  explicit Decomposer(Graph& graph)
+  Decomposer(Graph& graph, const PassOptions& options)
       : graph_(graph),
+        has_kernels_(options.has_kernels),
         uses_(graph.use_counts()),
         visible_(visible_views(graph)),
         writes_(uses_.size()) {
@@ -205,7 +209,7 @@ class Decomposer {
     Node shown = node;
     for (ValueId& result : shown.results) {
       if (!is_read(result)) result = -1;
-      if (result >= 0 && !graph_.type(result).device.is_cpu()) return false;
+      if (result >= 0 && !has_kernels_(graph_.type(result).device)) return false;
     }
     if (std::ranges::none_of(shown.results, [&](ValueId result) { return result >= 0; }))
       return false;
@@ -230,6 +234,7 @@ class Decomposer {
   }
 
   Graph& graph_;
+  const std::function<bool(const Device&)>& has_kernels_;
   std::vector<int32_t> uses_;
   std::vector<bool> visible_;
   std::vector<int32_t> writes_;                  // by value: how often it is written to
@@ -240,7 +245,7 @@ class Decomposer {
 }  // namespace
 
 bool decompose(Graph& graph, const PassOptions& options) {
-  return options.decompose && Decomposer(graph).run();
+  return options.has_kernels && Decomposer(graph, options).run();
 }
 
 }  // namespace smelt

@@ -38,7 +38,7 @@ TEST_P(Passes, DoWhatTheirCasesSay) {
     graph.verify();
     PassOptions options;
     options.evaluate = evaluate;
-    options.decompose = true;
+    options.has_kernels = [](const Device& device) { return device.is_cpu(); };
     options.frozen = captured_inputs(graph);
     options.has_op = [](OpName) { return true; };
     options.onednn_takes = [](DType) { return true; };

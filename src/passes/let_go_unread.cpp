@@ -14,7 +14,8 @@ const OpName kZeros("aten::zeros");
 
 class Rewrite {
  public:
-  explicit Rewrite(Graph& graph) : graph_(graph), writer_(graph) {}
+  Rewrite(Graph& graph, const PassOptions& options)
+      : graph_(graph), has_kernels_(options.has_kernels), writer_(graph) {}
 
   bool run() {
     std::vector<Node> nodes = std::move(graph_.nodes);
@@ -30,7 +31,9 @@ class Rewrite {
   // A bit for each argument.
   uint32_t unread_by(const Node& node) const {
     const Meaning* meaning = find_meaning(node.op);
-    if (!meaning || meaning->unread == 0) return 0;
+    if (!meaning || meaning->unread == 0 || node.results.empty() || node.results[0] < 0 ||
+        !has_kernels_(graph_.type(node.results[0]).device))
+      return 0;
     return can_lower(graph_, node) || can_update(graph_, node) ? meaning->unread : 0;
   }
 
@@ -57,6 +60,7 @@ class Rewrite {
   }
 
   Graph& graph_;
+  const std::function<bool(const Device&)>& has_kernels_;
   NodeWriter writer_;
   bool changed_ = false;
 };
@@ -64,7 +68,7 @@ class Rewrite {
 }  // namespace
 
 bool let_go_unread(Graph& graph, const PassOptions& options) {
-  return options.decompose && Rewrite(graph).run();
+  return options.has_kernels && Rewrite(graph, options).run();
 }
 
 }  // namespace smelt

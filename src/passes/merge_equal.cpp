@@ -76,6 +76,7 @@ std::string key_of(const Node& node) {
   key += '\0';
   key += node.traits.view ? 'v' : 'n';
   key += node.traits.grad ? 'g' : 'n';
+  key += node.traits.loose ? 'l' : 'n';
   KeyWriter writer{key};
   for (const Arg& arg : node.args) writer.write(arg);
   return key;

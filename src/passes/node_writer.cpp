@@ -15,7 +15,7 @@ std::vector<TensorType> NodeWriter::types_of(OpName op, std::vector<Arg> args) c
     });
   }
   SymbolTable symbols = graph_.symbols;
-  ShapeQuery query(args, arguments, symbols);
+  ShapeQuery query(args, arguments, symbols, graph_.default_float);
   if (!row->shape(query) || symbols.guards().size() != graph_.symbols.guards().size()) return {};
   std::vector<TensorType> types;
   for (const std::optional<TensorType>& type : query.results) {

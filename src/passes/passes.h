@@ -25,9 +25,11 @@ using Evaluator =
 
 struct PassOptions {
   std::set<std::string>
-      disabled;            // names of passes to skip; an unknown one is an Error that lists all
-  Evaluator evaluate;      // empty: constants are not folded
-  bool decompose = false;  // kernels will be made: compound ops become simple ones
+      disabled;        // names of passes to skip; an unknown one is an Error that lists all
+  Evaluator evaluate;  // empty: constants are not folded
+  // Will kernels be made for tensors of this device? Compound ops on them become simple ones.
+  // Empty: there will be none at all.
+  std::function<bool(const Device&)> has_kernels;
   // By input of the graph: it stays as it is from run to run; a change is noticed, and is rare.
   // What is computed from such inputs alone is computed once (passes/split_frozen.h). May be
   // shorter.

@@ -138,7 +138,7 @@ bool rewrite(Graph& graph, const std::vector<bool>& chosen) {
 }  // namespace
 
 bool put_channels_last(Graph& graph, const PassOptions& options) {
-  if (!options.decompose || !options.has_op || !options.has_op(kOneDnn)) return false;
+  if (!options.has_kernels || !options.has_op || !options.has_op(kOneDnn)) return false;
   const std::vector<bool> chosen = Choice(graph, options.frozen).run();
   if (chosen.empty()) return false;
   Graph draft = graph;

@@ -9,6 +9,7 @@
 #include "passes/split_joint.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "graph/alias.h"
@@ -113,13 +114,14 @@ class Splitting {
     check();
     if (!split_.possible) return std::move(split_);
     find_saving(available);
-    if (auto saved =
-            choose_saved({graph_, joint_.in_forward, joint_.is_late, joint_.needed_last, saving_}))
+    if (auto saved = parts_.recompute ? save_least(available)
+                                      : choose_saved({graph_, joint_.in_forward, joint_.is_late,
+                                                      joint_.needed_last, saving_}))
       is_saved_ = std::move(*saved);
     else
       forbid("its backward needs a tensor that is not kept");
     if (!split_.possible) return std::move(split_);
-    if (available.empty()) keep_as_eager();
+    if (available.empty() && !parts_.recompute) keep_as_eager();
     split_.forward = graph_;
     forward_outputs_.assign(graph_.outputs.begin(), graph_.outputs.begin() + parts_.outputs);
     for (size_t value = 0; value < is_saved_.size(); ++value)
@@ -193,6 +195,41 @@ class Splitting {
     if (!joint_.is_argument(value)) return Saving::never;
     if (kept_.arguments[joint_.argument_of[value]]) return Saving::free;
     return has_clone(graph_.type(value)) ? Saving::copy : Saving::never;
+  }
+
+  // Where all else is computed again. Nothing if an argument can't be saved, or if something would
+  // have an effect a second time.
+  std::optional<std::vector<bool>> save_least(const std::vector<bool>& available) {
+    std::vector<bool> wanted(graph_.values.size()), saved(graph_.values.size());
+    for (size_t i = static_cast<size_t>(parts_.outputs); i < graph_.outputs.size(); ++i)
+      if (graph_.outputs[i] >= 0) wanted[graph_.outputs[i]] = true;
+    const auto is_drawn = [&](ValueId value) {
+      const NodeId node = graph_.values[value].node;
+      return node >= 0 && joint_.in_forward[node] && !graph_.nodes[node].traits.is_pure();
+    };
+    const auto save = [&](ValueId value) {
+      if (!available.empty() && !available[value]) return false;
+      if (owners_.mutated[value]) return false;
+      saving_[value] = Saving::free;
+      saved[value] = true;
+      return true;
+    };
+    for (size_t i = graph_.nodes.size(); i-- > 0;) {
+      const Node& node = graph_.nodes[i];
+      bool is_wanted = false;
+      for (const ValueId result : node.results) {
+        if (result < 0 || !wanted[result]) continue;
+        if (!is_drawn(result))
+          is_wanted = true;
+        else if (!save(result))
+          return std::nullopt;
+      }
+      if (is_wanted) each_argument(node, [&](ValueId value) { wanted[value] = true; });
+    }
+    for (const Input& input : graph_.inputs)
+      if (wanted[input.value] && joint_.is_argument(input.value) && !save(input.value))
+        return std::nullopt;
+    return saved;
   }
 
   // A change of these before the backward is the error that it is in eager, whether they are needed

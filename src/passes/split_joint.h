@@ -35,6 +35,8 @@ struct SplitGraphs {
 struct JointParts {
   int32_t arguments = 0;
   int32_t outputs = 0;
+  // Nothing is saved but arguments and what was drawn; the backward computes all else again.
+  bool recompute = false;
 };
 
 // Tensors of the caller that eager keeps for its backward, by argument and by output of the

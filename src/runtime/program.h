@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,41 +10,17 @@
 #include "base/arg.h"
 #include "base/symbols.h"
 #include "base/type.h"
+#include "runtime/kernel_image.h"
 
 namespace smelt {
 
 using Register = int32_t;
 
-// A kernel ready to run, and how to start it. Its work is cut into units that threads share.
-struct KernelCode {
-  // An updated one is an output that begins as a copy of an argument, a zeroed one as zeros.
-  enum class Buffer : uint8_t { input, output, updated, zeroed, scratch };
-
-  std::string name;
-  std::vector<Buffer> buffers;
-  Sizes sizes;  // what it is given at run time: the sizes in it that depend on symbols
-  // Runs the units [begin, end); false: an index was out of range, or an integer division by 0.
-  using Function = bool (*)(void* const* buffers, const int64_t* sizes, const uint64_t* params,
-                            int64_t begin, int64_t end, std::byte* scratch);
-  Function run = nullptr;
-  Size units = 0;
-  Size unit_cost = 0;  // cycles, roughly
-  size_t scratch_bytes = 0;
-  // Where set, to be run once when all units are done, for [0, finish_units). Both get one more
-  // buffer then, of partial_bytes bytes.
-  Function finish = nullptr;
-  int64_t finish_units = 0;
-  size_t partial_bytes = 0;
-  bool ordered = false;               // all units on one thread
-  std::shared_ptr<const void> owner;  // of the code
-  // In the place of `run` where kernels are interpreted.
-  std::function<bool(void* const* buffers, const int64_t* sizes)> interpret;
-};
-
 struct Step {
-  std::string op;       // "aten::mm", "smelt::write"; of a kernel its name
-  int32_t kernel = -1;  // >= 0: runs that kernel; args are the input buffers and what updated ones
-                        // begin as, in order, results the buffers that are written
+  std::string op;  // "aten::mm", "smelt::write"; of a kernel its name
+  // >= 0: runs that kernel. args are the input buffers and what updated ones begin as, in order,
+  // and the numbers that are its parameters; results are the buffers that are written.
+  int32_t kernel = -1;
   std::vector<Arg> args;          // Ref is a register
   std::vector<Register> results;  // -1: not kept
   std::vector<Register> release;  // registers whose tensor nobody reads after this step
@@ -109,9 +84,12 @@ struct Program {
   int32_t registers = 0;
   std::vector<ProgramInput> inputs;
   std::vector<ProgramConstant> constants;
-  std::vector<KernelCode> kernels;
+  std::vector<KernelImage> kernels;
   std::vector<Step> steps;
   std::vector<Register> outputs;  // -1: None
+  // An op among the calls that gives something else under another default dtype than the graph's;
+  // empty: none does.
+  std::string asks_default_float;
   SymbolTable symbols;
   std::vector<SymbolBinding> bindings;  // one per symbol
   Arena arena;

@@ -27,13 +27,6 @@
 namespace smelt {
 namespace {
 
-// A row that several stages pass over should stay in the second-level cache.
-constexpr int64_t kLongestRow = 128 * 1024;
-// With fewer outer points than this the threads have nothing to share.
-constexpr int64_t kFewRows = 8;
-// Work of which one thread is done before others have begun.
-constexpr int64_t kSmallWork = 32 * 1024;
-
 Sizes sizes_of(const Graph& graph, const Roles& roles, NodeId node) {
   if (roles.role[node] == Role::update) return roles.update[node]->points;
   const ValueId value = roles.role[node] == Role::reduction
@@ -63,11 +56,11 @@ std::optional<Indices> reshaped_index(const Indices& at, const Sizes& from, cons
 // May the group pass over its rows several times? They should be in a cache then, and there should
 // be rows for all threads. (A single pass they share even if there is one row: the code generator
 // cuts it into slices.)
-bool may_pass_again(const Domain& domain) {
-  const int64_t total = known_or(product(domain.full), kLongestRow);
-  if (domain.reduced.empty() || total <= kSmallWork) return true;
-  return known_or(product(domain.outer()), kFewRows) >= kFewRows &&
-         known_or(product(domain.inner()), kLongestRow) <= kLongestRow;
+bool may_pass_again(const Domain& domain, const FusionLimits& limits) {
+  const int64_t total = known_or(product(domain.full), limits.longest_row);
+  if (domain.reduced.empty() || total <= limits.small_work) return true;
+  return known_or(product(domain.outer()), limits.few_rows) >= limits.few_rows &&
+         known_or(product(domain.inner()), limits.longest_row) <= limits.longest_row;
 }
 
 // The dimension along which neighbours lie side by side; -1 if there is none.
@@ -80,7 +73,7 @@ int fastest_dim(const TensorType& type) {
 // Does it bring a large tensor into an order with other neighbours? A kernel that does only that
 // walks in tiles; in one that reduces rows it would gather or scatter each element. (Group norm of
 // 2 x 64 x 32 x 32 to channels-last, one thread: 293 us as one kernel, 78 and 48 as two.)
-bool transposes(const Graph& graph, NodeId id) {
+bool transposes(const Graph& graph, NodeId id, const FusionLimits& limits) {
   const Node& node = graph.nodes[id];
   const TensorType* from = nullptr;
   int tensors = 0;
@@ -90,7 +83,8 @@ bool transposes(const Graph& graph, NodeId id) {
       ++tensors;
     });
   const TensorType& to = graph.type(node.results[0]);
-  if (tensors != 1 || from->sizes != to.sizes || known_or(to.numel(), 0) < kSmallWork) return false;
+  if (tensors != 1 || from->sizes != to.sizes || known_or(to.numel(), 0) < limits.small_work)
+    return false;
   const int before = fastest_dim(*from), after = fastest_dim(to);
   return before >= 0 && after >= 0 && before != after;
 }
@@ -260,70 +254,104 @@ bool Grouping::in_first_pass(NodeId node, int group, const Domain& domain) const
   });
 }
 
+bool Grouping::transposes(NodeId node) const {
+  return smelt::transposes(graph_, node, roles_.backend[node]->limits());
+}
+
 bool Grouping::has_transposed(const Group& group) const {
-  return std::ranges::any_of(group.nodes, [&](NodeId node) { return transposes(graph_, node); });
+  return std::ranges::any_of(group.nodes, [&](NodeId node) { return transposes(node); });
 }
 
 bool Grouping::worth_a_row(NodeId node, int group, const Domain& domain) const {
-  return may_pass_again(domain) || in_first_pass(node, group, domain);
+  return may_pass_again(domain, roles_.backend[node]->limits()) ||
+         in_first_pass(node, group, domain);
 }
 
-bool Grouping::try_join(NodeId node, int group) {
-  Group& to = groups_[group];
-  if (to.part != roles_.part[node] || is_update(group) ||
-      static_cast<int>(to.nodes.size()) >= options_.max_fused_nodes)
-    return false;
-  if (options_.fusion == Fusion::pointwise && (roles_.form[node] || !to.domain.reduced.empty()))
-    return false;
-  const std::optional<Domain> domain = joined_domain(node, to);
-  if (!domain || !worth_a_row(node, group, *domain)) return false;
-  if (!domain->reduced.empty() && (transposes(graph_, node) || has_transposed(to))) return false;
-  const UnitId unit = unit_of_group_[group];
-  const std::vector<UnitId> before = dependencies(node);
-  for (UnitId on : before)
-    if (on != unit && depends(on, unit)) return false;
-  if (domain->full != to.domain.full && !fits(group, *domain)) return false;
-  const std::vector<Read>& read = reads(node, *domain);
-  if (!reads_own_places(read, group, *domain)) return false;
-  // Tensors of other sizes are walked together only where one is computed from the other.
-  const bool is_sibling = std::ranges::none_of(read, [&](const Read& one) {
-    const NodeId producer = graph_.values[one.value].node;
+bool Grouping::is_read_by(const std::vector<Read>& reads, int group) const {
+  return std::ranges::any_of(reads, [&](const Read& read) {
+    const NodeId producer = graph_.values[read.value].node;
     return producer >= 0 && group_of_[producer] == group;
   });
-  if (is_sibling &&
+}
+
+const char* Grouping::against_joining(NodeId node, int group,
+                                      const std::optional<Domain>& domain) const {
+  const Group& to = groups_[group];
+  if (to.part != roles_.part[node]) return "memory is changed between them";
+  if (is_update(group)) return "the first writes to places one after the other";
+  if (roles_.alone[to.nodes[0]]) return "the first can't be compiled together with others";
+  if (!runs_on_device_of(group, node)) return "they run on different devices";
+  if (static_cast<int>(to.nodes.size()) >= options_.max_fused_nodes)
+    return "the first has as many ops as a kernel may have (max_fused_nodes)";
+  if (options_.fusion == Fusion::pointwise && (roles_.form[node] || !to.domain.reduced.empty()))
+    return "the option fusion='pointwise' keeps reductions apart";
+  if (!domain) return "they walk over other sizes, or reduce other dimensions";
+  if (!worth_a_row(node, group, *domain))
+    return "rows so long, or so few, are not worth another pass in the same kernel";
+  if (!domain->reduced.empty() && (transposes(node) || has_transposed(to)))
+    return "one reduces rows, and the other brings them into another order";
+  const UnitId unit = unit_of_group_[group];
+  for (UnitId on : dependencies(node))
+    if (on != unit && depends(on, unit)) return "something else has to run between them";
+  if (domain->full != to.domain.full && !fits(group, *domain))
+    return "the sizes of the first do not fit the second";
+  const std::vector<Read>& read = reads(node, *domain);
+  if (!reads_own_places(read, group, *domain))
+    return "an element of the second needs elements of the first from elsewhere";
+  // Tensors of other sizes are walked together only where one is computed from the other.
+  if (!is_read_by(read, group) &&
       (domain->full != to.domain.full || place_in(graph_, roles_, node, *domain)->reshaped))
-    return false;
+    return "they have other sizes, and neither is computed from the other";
+  return nullptr;
+}
+
+const char* Grouping::try_join(NodeId node, int group) {
+  Group& to = groups_[group];
+  const std::optional<Domain> domain = joined_domain(node, to);
+  if (const char* why = against_joining(node, group, domain)) return why;
+  const UnitId unit = unit_of_group_[group];
+  const std::vector<UnitId> before = dependencies(node);
   to.domain = *domain;
   to.nodes.push_back(node);
   group_of_[node] = group;
   unit_of_node_[node] = unit;
   for (UnitId on : before) depend(unit, on);
-  for (const Read& one : read) groups_reading_[one.value].push_back(group);
-  return true;
+  for (const Read& one : reads(node, *domain)) groups_reading_[one.value].push_back(group);
+  return nullptr;
 }
 
 // Two groups that a node reads, of one domain: one kernel, if nothing stands between them.
-void Grouping::try_merge(int into, int from) {
+const char* Grouping::try_merge(int into, int from) {
   Group& a = groups_[into];
   Group& b = groups_[from];
   const UnitId unit_a = unit_of_group_[into], unit_b = unit_of_group_[from];
-  if (a.part != b.part || is_update(into) || is_update(from) || a.domain.full != b.domain.full ||
-      static_cast<int>(a.nodes.size() + b.nodes.size()) > options_.max_fused_nodes)
-    return;
-  if (!b.domain.reduced.empty() && a.domain.reduced != b.domain.reduced) return;
-  if (!a.domain.reduced.empty() && has_transposed(b)) return;
+  if (a.part != b.part) return "memory is changed between them";
+  if (!runs_on_device_of(into, b.nodes[0])) return "they run on different devices";
+  if (is_update(into) || is_update(from)) return "one writes to places one after the other";
+  if (roles_.alone[a.nodes[0]] || roles_.alone[b.nodes[0]])
+    return "one of them can't be compiled together with others";
+  if (a.domain.full != b.domain.full ||
+      (!b.domain.reduced.empty() && a.domain.reduced != b.domain.reduced))
+    return "they walk over other sizes, or reduce other dimensions";
+  if (static_cast<int>(a.nodes.size() + b.nodes.size()) > options_.max_fused_nodes)
+    return "together they have more ops than a kernel may have (max_fused_nodes)";
+  if (!a.domain.reduced.empty() && has_transposed(b))
+    return "one reduces rows, and the other brings them into another order";
   for (UnitId unit = 0; unit < static_cast<UnitId>(units_.size()); ++unit)
     if (unit != unit_a && !units_[unit].gone &&
         ((depends(unit, unit_b) && depends(unit_a, unit)) ||
          (depends(unit, unit_a) && depends(unit_b, unit))))
-      return;
+      return "something else has to run between them";
   // Each may read the other, and must do so at its own point.
   for (const int reader : {into, from}) {
     const int other = reader == into ? from : into;
     for (NodeId node : groups_[reader].nodes) {
-      if (!place_in(graph_, roles_, node, a.domain)) return;
-      if (!reads_own_places(reads(node, a.domain), other, a.domain)) return;
-      if (!worth_a_row(node, other, a.domain)) return;
+      if (!place_in(graph_, roles_, node, a.domain))
+        return "they walk over other sizes, or reduce other dimensions";
+      if (!reads_own_places(reads(node, a.domain), other, a.domain))
+        return "an element of the one needs elements of the other from elsewhere";
+      if (!worth_a_row(node, other, a.domain))
+        return "rows so long, or so few, are not worth another pass in the same kernel";
     }
   }
   for (NodeId node : b.nodes) {
@@ -337,9 +365,11 @@ void Grouping::try_merge(int into, int from) {
   depend(unit_a, unit_b);
   for (UnitId unit = 0; unit < static_cast<UnitId>(units_.size()); ++unit)
     if (unit != unit_a && depends(unit, unit_b)) depend(unit, unit_a);
+  return nullptr;
 }
 
 void Grouping::add_to_group(NodeId node) {
+  if (roles_.alone[node]) return start_group(node);
   std::vector<int> candidates;
   const auto add = [&](int group) {
     if (group >= 0 && !groups_[group].nodes.empty() &&
@@ -357,14 +387,38 @@ void Grouping::add_to_group(NodeId node) {
           for (auto group = readers.rbegin(); group != readers.rend(); ++group) add(*group);
         });
   }
+  std::vector<Boundary> refused;
   for (int group : candidates) {
-    if (!try_join(node, group)) continue;
-    for (UnitId unit : before)
-      if (!units_[unit].gone && units_[unit].group >= 0 && units_[unit].group != group)
-        try_merge(group, units_[unit].group);
+    if (const char* why = try_join(node, group)) {
+      refused.push_back({group, -1, why});
+      continue;
+    }
+    for (UnitId unit : before) {
+      const int other = units_[unit].group;
+      if (units_[unit].gone || other < 0 || other == group) continue;
+      if (const char* why = try_merge(group, other)) boundaries_.push_back({other, group, why});
+    }
     return;
   }
   start_group(node);
+  for (Boundary& one : refused) {
+    one.after = group_of_[node];
+    if (is_read_by(reads(node, groups_[one.after].domain), one.before)) boundaries_.push_back(one);
+  }
+}
+
+// Each pair of groups once, by what was said last; no group that has become part of another.
+std::vector<Boundary> Grouping::boundaries() const {
+  std::vector<Boundary> found;
+  for (auto one = boundaries_.rbegin(); one != boundaries_.rend(); ++one) {
+    const bool is_known = std::ranges::any_of(found, [&](const Boundary& other) {
+      return other.before == one->before && other.after == one->after;
+    });
+    if (!is_known && !groups_[one->before].nodes.empty() && !groups_[one->after].nodes.empty())
+      found.push_back(*one);
+  }
+  std::reverse(found.begin(), found.end());
+  return found;
 }
 
 void Grouping::start_group(NodeId node) {

@@ -28,6 +28,12 @@ struct Group {
   int part = 0;
 };
 
+// Two groups of which one reads the other, and why they are not one kernel.
+struct Boundary {
+  int before, after;  // groups
+  const char* why;    // a sentence
+};
+
 class Grouping {
  public:
   Grouping(const Graph& graph, const Roles& roles, const ScheduleOptions& options);
@@ -38,6 +44,8 @@ class Grouping {
 
   // What a node reads as part of a kernel of this domain, at its place there.
   const std::vector<Read>& reads(NodeId node, const Domain& domain) const;
+
+  std::vector<Boundary> boundaries() const;
 
   // What runs: groups and nodes by themselves, in an order that respects what they read.
   std::vector<Unit> order() const;
@@ -51,12 +59,19 @@ class Grouping {
   void add_to_group(NodeId node);
   void start_group(NodeId node);
   bool is_update(int group) const { return roles_.role[groups_[group].nodes[0]] == Role::update; }
-  bool try_join(NodeId node, int group);
-  void try_merge(int into, int from);
+  bool runs_on_device_of(int group, NodeId node) const {
+    return roles_.run_together(graph_, groups_[group].nodes[0], node);
+  }
+  // These three answer nullptr if nothing is against it, else a sentence.
+  const char* against_joining(NodeId node, int group, const std::optional<Domain>& domain) const;
+  const char* try_join(NodeId node, int group);
+  const char* try_merge(int into, int from);
   bool reads_own_places(const std::vector<Read>& reads, int group, const Domain& domain) const;
   std::optional<Domain> joined_domain(NodeId node, const Group& group) const;
   bool fits(int group, const Domain& domain) const;
+  bool transposes(NodeId node) const;
   bool has_transposed(const Group& group) const;
+  bool is_read_by(const std::vector<Read>& reads, int group) const;
   bool worth_a_row(NodeId node, int group, const Domain& domain) const;
   bool in_first_pass(NodeId node, int group, const Domain& domain) const;
 
@@ -82,6 +97,7 @@ class Grouping {
   std::vector<UnitState> units_;
   UnitId barrier_ = -1;                           // the effect last seen
   std::vector<std::vector<int>> groups_reading_;  // by value
+  std::vector<Boundary> boundaries_;              // some of groups that were merged later
   struct KnownReads {
     Domain domain;
     std::vector<Read> reads;

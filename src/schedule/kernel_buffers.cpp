@@ -1,5 +1,9 @@
 #include "schedule/kernel_buffers.h"
 
+#include <algorithm>
+
+#include "graph/number_parameters.h"
+
 namespace smelt {
 namespace {
 
@@ -14,10 +18,18 @@ Size elements_of(const TensorType& type) {
 
 Expr KernelBuffers::load(ValueId value, const Indices& at) {
   const ValueId root = roles_.root[value];
+  if (numbers::is_parameter(graph_, root)) return param(root);
   const TensorType& type = graph_.type(value);
   const Index index =
       loops::linear(at, type.strides) + Index(type.offset - graph_.type(root).offset);
   return {&builder_, builder_.load(of(root, loops::Buffer::Kind::input), index)};
+}
+
+Expr KernelBuffers::param(ValueId number) {
+  const auto found = std::ranges::find(made_.params, number);
+  const auto slot = static_cast<int32_t>(found - made_.params.begin());
+  if (found == made_.params.end()) made_.params.push_back(number);
+  return {&builder_, builder_.param(slot, graph_.type(number).dtype)};
 }
 
 int32_t KernelBuffers::of(ValueId value, loops::Buffer::Kind kind) {

@@ -15,7 +15,7 @@ class KernelBuffers {
                 loops::Builder& builder)
       : graph_(graph), roles_(roles), made_(made), builder_(builder) {}
 
-  // An element from memory: the value's own, or of what it is a view of.
+  // An element from memory, the value's own or of what it is a view of; or a number.
   Expr load(ValueId value, const Indices& at);
   int32_t of(ValueId value, loops::Buffer::Kind kind);
   // The same for a value that begins as another; -1: as zeros.
@@ -24,6 +24,8 @@ class KernelBuffers {
   void store(ValueId value, const Indices& at, Expr element);
 
  private:
+  Expr param(ValueId number);
+
   const Graph& graph_;
   const Roles& roles_;
   ScheduledKernel& made_;

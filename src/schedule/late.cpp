@@ -40,7 +40,7 @@ class LateNodes {
     const Traits& traits = graph_.nodes[node].traits;
     if (roles_.role[node] == Role::call) return !traits.effect && !(traits.view && !traits.random);
     const bool may = roles_.role[node] == Role::element || roles_.role[node] == Role::update;
-    return may && may_fail(graph_, graph_.nodes[node]);
+    return may && roles_.may_fail(graph_, node);
   }
 
   // What may fail, and all that it is computed from.

@@ -29,14 +29,22 @@ bool is_dense(const TensorType& type) {
   return true;
 }
 
-Decision fits_kernel(const Graph& graph, const Node& node, const Meaning* meaning) {
+// By where the node's first result is.
+const Backend* backend_of(const Graph& graph, const Node& node,
+                          std::span<const Backend* const> backends) {
+  if (node.results.empty() || node.results[0] < 0) return nullptr;
+  return backend_for(backends, graph.type(node.results[0]).device);
+}
+
+Decision fits_kernel(const Graph& graph, const Node& node, const Meaning* meaning,
+                     const Backend* backend) {
   if (!meaning || (!meaning->element && !meaning->reduction && !meaning->scan && !meaning->update))
     return Decision::forbid("called through the dispatcher");
   if (!node.traits.is_pure()) return Decision::forbid("has effects");
   if (node.results.size() != 1 || node.results[0] < 0)
     return Decision::forbid("has several results");
   const TensorType& type = graph.type(node.results[0]);
-  if (!type.device.is_cpu()) return Decision::forbid("kernels are made for the CPU only");
+  if (!backend) return Decision::forbid("no back end makes kernels for " + type.device.str());
   if (type.numel().is(0)) return Decision::forbid("has no elements");
   bool whole = true;
   for (const Arg& arg : node.args)
@@ -141,13 +149,24 @@ bool may_fail(const Graph& graph, const Node& node) {
   });
 }
 
-Roles::Roles(const Graph& graph, const ScheduleOptions& options)
+bool Roles::may_fail(const Graph& graph, NodeId node) const {
+  return backend[node]->runs_on_host() && smelt::may_fail(graph, graph.nodes[node]);
+}
+
+bool Roles::run_together(const Graph& graph, NodeId a, NodeId b) const {
+  return backend[a] == backend[b] && graph.type(graph.nodes[a].results[0]).device ==
+                                         graph.type(graph.nodes[b].results[0]).device;
+}
+
+Roles::Roles(const Graph& graph, const ScheduleOptions& options, const Refused& refused)
     : role(graph.nodes.size(), Role::call),
+      backend(graph.nodes.size()),
       meaning(graph.nodes.size()),
       form(graph.nodes.size()),
       update(graph.nodes.size()),
       looks_through(graph.nodes.size()),
       part(graph.nodes.size()),
+      alone(graph.nodes.size()),
       root(memory_of(graph)),
       readers(graph.values.size()),
       is_output(graph.values.size()) {
@@ -165,9 +184,14 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
         if (readers[ref.id].empty() || readers[ref.id].back() != id) readers[ref.id].push_back(id);
       });
     }
-    if (!options.kernels) continue;
+    if (options.backends.empty()) continue;
     meaning[i] = find_meaning(node.op);
-    const Decision fits = fits_kernel(graph, node, meaning[i]);
+    backend[i] = backend_of(graph, node, options.backends);
+    alone[i] = refused.together.contains(id);
+    const auto why = refused.at_all.find(id);
+    const Decision fits = why == refused.at_all.end()
+                              ? fits_kernel(graph, node, meaning[i], backend[i])
+                              : Decision::forbid(why->second);
     if (!fits) {
       std::string sentence = node.op.str() + ": " + fits.reason();
       const bool is_op = !node.traits.view && !numbers::is_number_op(node.op);
@@ -182,7 +206,7 @@ Roles::Roles(const Graph& graph, const ScheduleOptions& options)
       role[i] = meaning[i]->reduction ? Role::reduction : Role::scan;
       form[i] = (meaning[i]->reduction ? meaning[i]->reduction
                                        : meaning[i]->scan)(NodeReader(graph, node));
-    } else if (current > 0 && may_fail(graph, node)) {
+    } else if (current > 0 && may_fail(graph, id)) {
       // What is left to do would be done by PyTorch's ops, and the effects a second time.
       refusals.push_back(node.op.str() + ": may fail after an effect");
     } else if (meaning[i]->update && !can_lower(graph, node)) {
@@ -213,7 +237,7 @@ void Roles::choose_inlined(const Graph& graph) {
                        (read_once_elsewhere(graph, value, part[i]) || read_by_update(graph, id));
     // One that may fail is computed whole: eager fails because of any element.
     if (!is_output[value] && cheap &&
-        (is_concatenated(graph, value) || !may_fail(graph, graph.nodes[i])))
+        (is_concatenated(graph, value) || !smelt::may_fail(graph, graph.nodes[i])))
       role[i] = Role::inlined;
   }
   // An inlined value that is needed as a tensor, or in another part, is computed after all.

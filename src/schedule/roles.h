@@ -1,7 +1,9 @@
 // What the schedule may do with each node.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,8 +23,14 @@ enum class Role : uint8_t {
   update,     // a kernel of its own
 };
 
+// What back ends have said of kernels that they were shown.
+struct Refused {
+  std::set<NodeId> together;             // computed with others: each gets a kernel of its own
+  std::map<NodeId, std::string> at_all;  // computed alone: they are called
+};
+
 struct Roles {
-  Roles(const Graph& graph, const ScheduleOptions& options);
+  Roles(const Graph& graph, const ScheduleOptions& options, const Refused& refused);
 
   bool in_kernel(NodeId node) const { return node >= 0 && role[node] >= Role::element; }
   // Looked through by kernels: where does the value come from?
@@ -31,6 +39,10 @@ struct Roles {
            (role[node] == Role::inlined || (role[node] == Role::view && looks_through[node]));
   }
 
+  // May one kernel hold both: has it one back end, and one device?
+  bool run_together(const Graph& graph, NodeId a, NodeId b) const;
+  // May a kernel that computes the node report failure?
+  bool may_fail(const Graph& graph, NodeId node) const;
   // What an update's result begins as; -1: zeros, or the node is no update.
   ValueId base_of(const Graph& graph, NodeId node) const;
   // Does the node take this value as a tensor, not element by element?
@@ -44,6 +56,7 @@ struct Roles {
 
   // All by node.
   std::vector<Role> role;
+  std::vector<const Backend*> backend;  // of what is part of a kernel: who makes it
   std::vector<const Meaning*> meaning;
   std::vector<std::optional<ReductionForm>> form;  // of reductions and scans
   std::vector<std::optional<UpdateForm>> update;   // of updates
@@ -51,7 +64,8 @@ struct Roles {
   std::vector<bool> looks_through;
   // Effects part the graph: a node computes in its own part only. So do late nodes.
   std::vector<int> part;
-  std::vector<bool> late;  // runs after all others of its part (late.h)
+  std::vector<bool> late;   // runs after all others of its part (late.h)
+  std::vector<bool> alone;  // shares no kernel
   // By value: the value whose memory kernels read for it, and the nodes that read it.
   std::vector<ValueId> root;
   std::vector<std::vector<NodeId>> readers;
@@ -64,8 +78,7 @@ struct Roles {
   bool read_by_update(const Graph& graph, NodeId node) const;
 };
 
-// May a kernel that computes the node report failure: an index out of range, an integer divided by
-// 0?
+// May a kernel find that it can't compute the node: an index out of range, an integer divided by 0?
 bool may_fail(const Graph& graph, const Node& node);
 
 }  // namespace smelt

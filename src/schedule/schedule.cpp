@@ -35,30 +35,59 @@ std::vector<bool> stored_values(const Graph& graph, const Roles& roles, const Gr
   return stored;
 }
 
-}  // namespace
-
-Schedule make_schedule(const Graph& graph, const ScheduleOptions& options, Record& record) {
-  const auto start = std::chrono::steady_clock::now();
-  Roles roles(graph, options);
+Schedule write_schedule(const Graph& graph, const ScheduleOptions& options,
+                        const Refused& refused) {
+  Roles roles(graph, options, refused);
   const Grouping grouping(graph, roles, options);
   const std::vector<Unit> order = grouping.order();
   const std::vector<bool> stored = stored_values(graph, roles, grouping, order);
 
   Schedule schedule;
   schedule.refusals = std::move(roles.refusals);
-  size_t fused = 0;
+  std::vector<int32_t> kernel_of(grouping.groups().size(), -1);
   for (const Unit& unit : order) {
     if (unit.node >= 0) {
       schedule.order.push_back(unit);
       continue;
     }
-    schedule.order.push_back({.kernel = static_cast<int32_t>(schedule.kernels.size())});
+    kernel_of[unit.kernel] = static_cast<int32_t>(schedule.kernels.size());
+    schedule.order.push_back({.kernel = kernel_of[unit.kernel]});
     const NodeId first = grouping.groups()[unit.kernel].nodes[0];
     schedule.kernels.push_back(roles.role[first] == Role::update
                                    ? write_update(graph, roles, first)
                                    : write_kernel(graph, roles, grouping, unit.kernel, stored));
-    fused += schedule.kernels.back().nodes.size();
+    schedule.kernels.back().backend = roles.backend[first];
+    schedule.kernels.back().device = graph.type(graph.nodes[first].results[0]).device;
   }
+  for (const Boundary& one : grouping.boundaries())
+    schedule.boundaries.push_back({kernel_of[one.before], kernel_of[one.after], one.why});
+  return schedule;
+}
+
+// Asks the back ends. Is one not able to compile its kernel?
+bool find_refused(const Schedule& schedule, Refused& refused) {
+  bool any = false;
+  for (const ScheduledKernel& scheduled : schedule.kernels) {
+    const Decision decision = scheduled.backend->can_compile(scheduled.kernel);
+    if (decision) continue;
+    any = true;
+    if (scheduled.nodes.size() > 1)
+      refused.together.insert(scheduled.nodes.begin(), scheduled.nodes.end());
+    else
+      refused.at_all.emplace(scheduled.nodes[0], decision.reason());
+  }
+  return any;
+}
+
+}  // namespace
+
+Schedule make_schedule(const Graph& graph, const ScheduleOptions& options, Record& record) {
+  const auto start = std::chrono::steady_clock::now();
+  Refused refused;  // more with each round
+  Schedule schedule = write_schedule(graph, options, refused);
+  while (find_refused(schedule, refused)) schedule = write_schedule(graph, options, refused);
+  size_t fused = 0;
+  for (const ScheduledKernel& scheduled : schedule.kernels) fused += scheduled.nodes.size();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   record.entries.push_back(
@@ -89,6 +118,9 @@ std::string Schedule::str(const Graph& graph) const {
     for (NodeId node : scheduled.nodes) text += "  " + smelt::str(graph, graph.nodes[node]) + "\n";
   }
   for (const std::string& refusal : refusals) text += "# " + refusal + "\n";
+  for (const KernelBoundary& one : boundaries)
+    text += "# " + kernels[one.before].kernel.name + " and " + kernels[one.after].kernel.name +
+            " are two kernels: " + one.why + "\n";
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/backend.h"
 #include "base/record.h"
 #include "graph/graph.h"
 #include "loops/kernel.h"
@@ -19,16 +20,21 @@ enum class Fusion : uint8_t {
 struct ScheduleOptions {
   Fusion fusion = Fusion::full;
   int max_fused_nodes = 64;
-  bool kernels = true;  // false: every node by itself, through the dispatcher
+  // Who may make kernels, at most one for each kind of device. On devices of none, and if there are
+  // none at all, every node runs by itself, through the dispatcher.
+  std::vector<const Backend*> backends;
 };
 
 // A kernel of a program: buffers are values of the graph. For an input that is a view of another
 // value the kernel reads the view itself (its strides, its offset).
 struct ScheduledKernel {
   loops::Kernel kernel;
-  std::vector<ValueId> buffers;  // per buffer of the kernel; -1 for scratch
-  std::vector<ValueId> bases;    // per buffer: what an updated one begins as; -1: zeros, or none
-  std::vector<NodeId> nodes;     // what it computes
+  const Backend* backend = nullptr;  // that compiles it
+  Device device;                     // of all its buffers
+  std::vector<ValueId> buffers;      // per buffer of the kernel; -1 for scratch
+  std::vector<ValueId> bases;   // per buffer: what an updated one begins as; -1: zeros, or none
+  std::vector<ValueId> params;  // per parameter: the number
+  std::vector<NodeId> nodes;    // what it computes
 };
 
 // Exactly one of the two.
@@ -37,10 +43,17 @@ struct Unit {
   int32_t kernel = -1;
 };
 
+// A kernel that reads another's results, and why the two are not one.
+struct KernelBoundary {
+  int32_t before, after;
+  std::string why;
+};
+
 struct Schedule {
   std::vector<ScheduledKernel> kernels;
   std::vector<Unit> order;
   std::vector<std::string> refusals;  // "aten::sort: no meaning", for explain
+  std::vector<KernelBoundary> boundaries;
   std::string str(const Graph& graph) const;
 };
 

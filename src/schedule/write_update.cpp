@@ -17,11 +17,6 @@
 namespace smelt {
 namespace {
 
-constexpr int64_t kParts = 8;       // for as many threads
-constexpr int64_t kPartWidth = 64;  // elements at least
-// Work of which one thread is done before others have begun.
-constexpr int64_t kSmallWork = 32 * 1024;
-
 class UpdateWriter {
  public:
   UpdateWriter(const Graph& graph, const Roles& roles, NodeId node)
@@ -121,15 +116,16 @@ class UpdateWriter {
 
   // How many parts the dimension is cut into: an even number of elements each.
   int64_t parts_of(size_t columns) const {
+    const FusionLimits& limits = roles_.backend[node_]->limits();
     const Sizes& points = form_.points;
     const auto all = product(points).as_known();
     const auto shared = product(made_.kernel.outer).as_known();
     const auto extent = points[columns].as_known();
     const auto rest = product(Sizes(points.begin() + columns + 1, points.end())).as_known();
-    if (!all || !shared || !extent || !rest || *all <= kSmallWork) return 1;
-    for (int64_t parts = std::min(kParts / std::max<int64_t>(1, *shared), *extent); parts > 1;
-         --parts)
-      if (*extent % parts == 0 && *extent / parts * *rest >= kPartWidth) return parts;
+    if (!all || !shared || !extent || !rest || *all <= limits.small_work) return 1;
+    for (int64_t parts = std::min(limits.update_parts / std::max<int64_t>(1, *shared), *extent);
+         parts > 1; --parts)
+      if (*extent % parts == 0 && *extent / parts * *rest >= limits.update_part_width) return parts;
     return 1;
   }
 

@@ -8,7 +8,10 @@ import itertools
 import os
 import pathlib
 import re
+import sys
+import tempfile
 import threading
+import types
 import zlib
 
 import pytest
@@ -47,6 +50,23 @@ def method_of_a_c_type(x):
     return y + len(text)
 
 
+@breaks("python_function", "tempfile.gettempdir()")
+def python_function_left_alone(x):
+    y = x * 2
+    folder = tempfile.gettempdir()
+    return y + len(folder)
+
+
+sys.modules["smelt_test_no_module"] = types.SimpleNamespace(n=3)
+
+
+@breaks("importing", "import smelt_test_no_module")
+def import_of_something_else(x):
+    y = x * 2
+    import smelt_test_no_module
+    return y + smelt_test_no_module.n
+
+
 def number_of(key):
     return key.n
 
@@ -72,11 +92,11 @@ def values_of_a_tensor(x):
     return y + len(rows)
 
 
-@breaks("data_dependent", "z + 1")
+@breaks("data_dependent", "len(z)")
 def shape_from_values(x):
     y = x * 2
     z = y[y > 0]
-    w = z + 1
+    w = z + len(z)
     return w * 2
 
 
@@ -186,6 +206,16 @@ def escapes(x, good):
     return y + 1
 
 
+@breaks("raised", "rows[3] = 1")
+def raised_by_c_code(x):
+    y, rows = x * 2, [1, 2]
+    try:
+        rows[3] = 1
+    except IndexError:
+        y = y + 1
+    return y * 2
+
+
 @breaks("handler", "y = y * 3")
 def break_in_a_handler(x):
     y = x * 2
@@ -262,6 +292,18 @@ def plain(y):
 def disabled_function(x):
     y = x * 2
     z = plain(y)
+    return z + 1
+
+
+@torch.compiler.disable
+def left_alone(y):
+    return y.sin()
+
+
+@breaks("disabled_for_torch", "left_alone(y)")
+def disabled_for_torch(x):
+    y = x * 2
+    z = left_alone(y)
     return z + 1
 
 

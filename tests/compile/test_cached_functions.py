@@ -157,3 +157,26 @@ def test_a_kept_tensor_gets_a_gradient():
     mask(3).requires_grad_()
     compiled(x).sum().backward()
     assert mask(3).grad is not None
+
+
+def test_a_tensor_that_the_run_makes_as_key():
+    """No cache has it, so the function is part of the graph."""
+    class Positions:
+        scale = 2.0
+
+        @functools.lru_cache(maxsize=1)
+        def of(self, size, mask):
+            return mask.cumsum(0) * self.scale * size
+
+    positions = Positions()
+
+    def program(x):
+        mask = x > 0
+        return x + positions.of(3, mask)
+
+    compiled = smelt.compile(program, fullgraph=True)
+    for scale in (2.0, 2.0, 3.0, 2.0):
+        positions.scale = scale
+        x = torch.randn(4)
+        torch.testing.assert_close(compiled(x), program(x))
+    assert smelt.stats()['graph_breaks'] == 0

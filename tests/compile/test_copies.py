@@ -154,3 +154,59 @@ def make_late(n):
     late = Late()
     late.n = n
     return late
+
+
+class Mapped:
+    """As configurations have it: old names of attributes lead to new ones."""
+
+    attribute_map = {'width': 'hidden_size'}
+
+    def __init__(self):
+        self.hidden_size, self.layers, self.labels = 4, [1, 2], {0: 'a'}
+
+    def __getattribute__(self, key):
+        if key != 'attribute_map' and key in super().__getattribute__('attribute_map'):
+            key = super().__getattribute__('attribute_map')[key]
+        return super().__getattribute__(key)
+
+    def __setattr__(self, key, value):
+        if key in super().__getattribute__('attribute_map'):
+            key = super().__getattribute__('attribute_map')[key]
+        super().__setattr__(key, value)
+
+
+def test_a_getattribute_of_its_own():
+    config = Mapped()
+
+    def fn(x):
+        copied = copy.deepcopy(config)
+        copied.width = 3
+        copied.layers.append(5)
+        return x * config.width, copied.hidden_size, copied.layers, type(copied) is Mapped, config.layers
+
+    no_breaks(fn, X)
+    compiled = smelt.compile(fn)
+    for size in (4, 5, 4):
+        config.width = size
+        config.labels[size] = 'b'
+        config.layers.append(size)
+        found, expected = compiled(X), fn(X)
+        torch.testing.assert_close(found[0], expected[0])
+        assert found[1:] == expected[1:]
+
+
+def test_a_getattribute_that_says_how():
+    class Own(Mapped):
+        def __getattribute__(self, key):
+            if key == '__deepcopy__':
+                return lambda memo: 'a copy'
+            return super().__getattribute__(key)
+
+    config = Own()
+
+    def fn(x):
+        return x * 2, copy.deepcopy(config)
+
+    compiled = smelt.compile(fn)
+    for _ in range(3):
+        assert compiled(X)[1] == fn(X)[1] == 'a copy'

@@ -247,109 +247,20 @@ def test_memory_that_is_used_again_is_noticed():
 
 
 def test_what_is_returned_is_the_callers():
-    class Scaled(nn.Module):
-        def __init__(self):
+    class Buffers(nn.Module):
+        def __init__(self, mean, variance):
             super().__init__()
-            self.weight = nn.Parameter(torch.randn(64))
+            self.register_buffer("mean", mean)
+            self.register_buffer("variance", variance)
+            self.linear = nn.Linear(8, 8)
 
         def forward(self, x):
-            return x * self.weight.exp(), self.weight.neg(), self.weight
+            return (self.linear(x) - self.mean) * (self.variance + 1).rsqrt()
 
-    model = Scaled()
-    compiled, x = smelt.compile(model, options=FREEZE), torch.randn(8, 64)
-    for _ in range(4):
-        got, expected = compiled(x), model(x)
-        torch.testing.assert_close(got, expected)
-        assert got[2] is model.weight
-        got[0].zero_(), got[1].zero_()
-
-
-def test_a_buffer_that_the_model_counts_on():
-    class Counting(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("steps", torch.zeros(64))
-            self.linear = nn.Linear(64, 64)
-
-        def forward(self, x):
-            self.steps.add_(1)
-            return self.linear(x) * self.steps
-
-    model = Counting()
-    other = copy.deepcopy(model)
-    compiled, x = smelt.compile(model, options=FREEZE), torch.randn(64, 64)
-    for _ in range(4):
-        torch.testing.assert_close(compiled(x), other(x), rtol=1e-4, atol=1e-4)
-    assert torch.equal(model.steps, other.steps)
-
-
-# -- what is around
-
-
-@EACH_MODEL
-def test_training_afterwards(name):
-    model, compiled, x = make(name)
-    assert_same(compiled, model, x)
-    other = copy.deepcopy(model)
-    for each in (compiled, other):
-        each.train()
-        optimizer = torch.optim.SGD(each.parameters(), lr=0.01)
-        with torch.enable_grad():
-            for _ in range(3):
-                optimizer.zero_grad()
-                each(x).pow(2).mean().backward()
-                optimizer.step()
-        each.eval()
-    torch.testing.assert_close(compiled(x), other(x), rtol=1e-3, atol=1e-3)
-    assert_same(compiled, model, x)
-
-
-@EACH_MODEL
-def test_the_model_stays_as_it_is(name):
-    model, compiled, x = make(name)
-    before = {key: (id(value), value.clone()) for key, value in model.state_dict(keep_vars=True).items()}
-    assert_same(compiled, model, x)
-    after = compiled.state_dict(keep_vars=True)
-    assert list(after) == list(before)
-    for key, (identity, value) in before.items():
-        assert id(after[key]) == identity and torch.equal(after[key], value)
-
-
-@EACH_MODEL
-def test_copies_have_weights_of_their_own(name):
-    model, compiled, x = make(name)
-    assert_same(compiled, model, x)
-    twin = copy.deepcopy(compiled)
-    expected = model(x)
-    change_in_place(twin)
-    assert not torch.allclose(twin(x), expected)
-    torch.testing.assert_close(twin(x), twin.forward(x), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(compiled(x), expected, rtol=1e-4, atol=1e-4)
-
-
-def test_inference_tensors_are_read_by_each_call():
-    with torch.inference_mode():
-        layer = nn.Linear(64, 64)
-        compiled, x = smelt.compile(layer, options=FREEZE), torch.randn(64, 64)
+    mean, variance = torch.zeros(16)[::2], torch.ones(8)
+    for model in (Buffers(mean, variance), Buffers(mean.view(1, 8), variance.view(1, 8))):
+        compiled, x = smelt.compile(model.eval(), options=FREEZE), torch.randn(4, 8)
         for _ in range(3):
-            assert_same(compiled, layer, x)
-            layer.weight.mul_(2)
-
-
-def test_threads_share_what_is_prepared():
-    model, compiled, x = make("mlp")
-    assert_same(compiled, model, x)
-    expected, wrong = model(x), []
-
-    def call():
-        with torch.no_grad():
-            for _ in range(20):
-                if not torch.allclose(compiled(x), expected, rtol=1e-4, atol=1e-4):
-                    wrong.append(1)
-
-    threads = [threading.Thread(target=call) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+            assert_same(compiled, model, x)
+            F.batch_norm(x * 3 + 1, mean, variance, training=True)
+        assert_same(compiled, model, x)

@@ -206,3 +206,287 @@ def test_a_back_end_that_fails_at_a_break_is_heard_of_behind_it():
     with pytest.raises(ValueError, match="no"):
         smelt.compile(f, backend=failing)(torch.ones(3))
     assert seen == [1]
+
+
+# -- what a program drops in the middle of a traced call
+
+
+class Noisy:
+    """Tells when it goes."""
+
+    def __init__(self, events, factor=2.0):
+        self.events = events
+        self.factor = factor
+
+    def __del__(self):
+        self.events.append("gone")
+
+
+class Silent:
+    """Its death is seen by a weak reference."""
+
+    def __init__(self, events, factor=2.0):
+        self.factor = factor
+        events.append(weakref.ref(self, lambda _: events.append("gone")))
+
+
+class Holder:
+    def __init__(self, thing):
+        self.thing = thing
+
+
+def popped(events, x, box):
+    y = x * box["thing"].factor
+    box.pop("thing")
+    events.append("after")
+    return y + 1
+
+
+def deleted_from_a_dict(events, x, box):
+    y = x * box["thing"].factor
+    del box["thing"]
+    events.append("after")
+    return y + 1
+
+
+def replaced_in_a_dict(events, x, box):
+    y = x * box["thing"].factor
+    box["thing"] = None
+    events.append("after")
+    return y + 1
+
+
+def emptied(events, x, box):
+    y = x * box["thing"].factor
+    box.clear()
+    events.append("after")
+    return y + 1
+
+
+def kept_in_a_variable(events, x, box):
+    thing = box.pop("thing")
+    events.append("popped")
+    y = x * thing.factor
+    del thing
+    events.append("after")
+    return y + 1
+
+
+def overwritten_variable(events, x, box):
+    thing = box.pop("thing")
+    y = x * thing.factor
+    thing = y
+    events.append("after")
+    return thing + 1
+
+
+def kept_in_an_attribute(events, x, box):
+    holder = Holder(box.pop("thing"))
+    y = x * holder.thing.factor
+    holder.thing = None
+    events.append("after")
+    return y + 1
+
+
+def goes_with_its_holder(events, x, box):
+    holder = Holder(box.pop("thing"))
+    y = x * holder.thing.factor
+    holder = None
+    events.append("after")
+    return y + 1
+
+
+def kept_in_a_list(events, x, box):
+    things = [box.pop("thing")]
+    y = x * things[0].factor
+    things.clear()
+    events.append("after")
+    return y + 1
+
+
+def kept_in_a_tuple(events, x, box):
+    pair = (box.pop("thing"), 1)
+    y = x * pair[0].factor
+    del pair
+    events.append("after")
+    return y + 1
+
+
+def kept_by_a_callee(events, x, box):
+    def inner(x):
+        thing = box.pop("thing")
+        events.append("inside")
+        return x * thing.factor
+
+    y = inner(x)
+    events.append("after")
+    return y + 1
+
+
+def an_argument_of_a_callee(events, x, box):
+    def inner(x, *things, **named):
+        return x * things[0].factor
+
+    y = inner(x, box.pop("thing"))
+    events.append("after")
+    return y + 1
+
+
+def kept_in_a_closure(events, x, box):
+    thing = box.pop("thing")
+
+    def inner(x):
+        return x * thing.factor
+
+    y = inner(x)
+    del inner, thing
+    events.append("after")
+    return y + 1
+
+
+def kept_by_a_generator(events, x, box):
+    def generate():
+        thing = box.pop("thing")
+        yield x * thing.factor
+
+    for y in generate():
+        events.append("inside")
+    events.append("after")
+    return y + 1
+
+
+def kept_by_a_cycle_of_a_loop(events, x, box):
+    for thing in [box.pop("thing")]:
+        y = x * thing.factor
+    thing = None
+    events.append("after")
+    return y + 1
+
+
+def dropped_when_an_exception_is_handled(events, x, box):
+    try:
+        thing = box.pop("thing")
+        y = x * thing.factor
+        del thing
+        raise ValueError
+    except ValueError:
+        events.append("after")
+    return y + 1
+
+
+def held_by_what_is_dropped(events, x, box):
+    outer = box["outer"]
+    y = x * outer.thing.factor
+    del box["thing"]
+    events.append("still there")
+    del box["outer"]
+    events.append("named")
+    del outer
+    events.append("after")
+    return y + 1
+
+
+def never_looked_at(events, x, box):
+    y = x + 1
+    box.pop("thing")
+    events.append("after")
+    return y + 1
+
+
+def made_inside(events, x, box):
+    thing = type(box["thing"])(events)
+    y = x * thing.factor
+    del thing
+    events.append("after")
+    return y + 1
+
+
+DROPS = [popped, deleted_from_a_dict, replaced_in_a_dict, emptied, kept_in_a_variable, overwritten_variable,
+         kept_in_an_attribute, goes_with_its_holder, kept_in_a_list, kept_in_a_tuple, kept_by_a_callee,
+         an_argument_of_a_callee, kept_in_a_closure, kept_by_a_generator, kept_by_a_cycle_of_a_loop,
+         dropped_when_an_exception_is_handled, held_by_what_is_dropped, never_looked_at, made_inside]
+
+
+@pytest.mark.parametrize("kind", [Noisy, Silent], ids=["finaliser", "weak reference"])
+@pytest.mark.parametrize("function", DROPS, ids=lambda function: function.__name__)
+def test_an_object_goes_when_it_does_in_eager(function, kind):
+    compiled = smelt.compile(function)
+
+    def run(call):
+        events = []
+        thing = kind(events)
+        box = {"thing": thing, "outer": Holder(thing)} if function is held_by_what_is_dropped else {"thing": thing}
+        del thing
+        result = call(events, torch.ones(3), box)
+        seen = [event for event in events if isinstance(event, str)]
+        return result.tolist(), seen
+
+    expected = run(function)
+    for _ in range(4):
+        assert run(compiled) == expected
+
+
+@pytest.mark.parametrize("drop", ["item", "attribute", "variable", "list"])
+def test_a_weak_reference_is_dead_at_once(drop):
+    class Box:
+        pass
+
+    def f(x, reference, box, things):
+        y = x * things[0].factor
+        if drop == "item":
+            del box.named["thing"]
+        elif drop == "attribute":
+            box.thing = None
+        elif drop == "variable":
+            thing = things.pop()
+            y = y * thing.factor
+            del thing
+        things.clear()
+        box.thing = None
+        box.named = None
+        return y + 1 if reference() is None else y - 1
+
+    compiled = smelt.compile(f)
+    for _ in range(3):
+        seen = []
+        for call in (f, compiled):
+            box, thing = Box(), Thing()
+            thing.factor = 2.0
+            box.thing, box.named, things = thing, {"thing": thing}, [thing]
+            reference = weakref.ref(thing)
+            del thing
+            seen.append(call(torch.ones(3), reference, box, things))
+            assert reference() is None
+        assert torch.equal(*seen)
+
+
+def test_tensors_that_are_dropped_have_no_live_references():
+    def f(watch, xs, held):
+        y = xs[0] + held["x"]
+        watch.on(held["x"])
+        del held["x"]
+        z = y * 2
+        watch.look()
+        return z
+
+    check(f, lambda: [torch.ones(3)], lambda: {"x": torch.ones(3)})
+
+
+def test_an_address_that_is_used_again():
+    class Box:
+        pass
+
+    def f(x):
+        total = x
+        for i in range(50):
+            box = Box()  # lies where the one before lay
+            box.value = x * i
+            pair = [box.value, i]
+            total = total + pair[0] + box.value * pair[1]
+            del box, pair
+        return total
+
+    compiled = smelt.compile(f)
+    for n in range(3):
+        x = torch.full((3,), float(n + 1))
+        assert torch.equal(compiled(x), f(x))

@@ -374,11 +374,19 @@ def vector_calls():
         yield "soft_margin_loss_backward", floats(5, 7) if reduction == 0 else floats(1)[0], floats(5, 7) - 1, sign, reduction
 
 
+def extreme_calls():
+    """Of integers: of floats PyTorch finds the extremes, where the sign of a zero can be seen."""
+    numbers = torch.randint(-50, 50, (6, 70))
+    for name in ("amax", "amin", "max.dim", "min.dim"):
+        yield name, numbers, 1
+
+
 def hand_made():
     """By op name, as aten_calls.collect gives them."""
     torch.manual_seed(0)
     calls = {}
-    for made in (foreach_calls, optimizer_calls, batch_norm_calls, pointwise_calls, elsewhere_calls, max_pool_calls, vector_calls):
+    for made in (foreach_calls, optimizer_calls, batch_norm_calls, pointwise_calls, elsewhere_calls, max_pool_calls, vector_calls,
+                 extreme_calls):  # fmt: skip
         for name, *args in made():
             kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
             calls.setdefault("aten::" + name, []).append((tuple(args), kwargs))

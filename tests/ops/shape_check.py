@@ -38,6 +38,9 @@ VALUE_ERRORS = (
     "ZeroDivisionError",
     "for storage of size",
     "Number of elements of source",
+    "probability tensor contains",
+    "invalid multinomial distribution",
+    "not positive-definite",
 )
 
 
@@ -69,6 +72,8 @@ def describe(tensor):
 
 def flatten(func, out):
     """The tensors a call returned, None for undefined ones; lists are flattened."""
+    if not func._schema.returns:
+        return []
     out = list(out) if isinstance(out, (tuple, list)) and len(func._schema.returns) != 1 else [out]
     flat = []
     for value in out:

@@ -114,3 +114,65 @@ def test_in_place_keeps_the_strides(name):
         return y, y * 1, y.sum(0), y.view(torch.int32)
 
     check(fn, torch.randn(4, 6))
+
+
+# Products into given memory: rows, columns, columns with gaps, and parts of a larger tensor.
+TARGETS = {
+    "rows": lambda rows, columns, dtype: torch.zeros(rows, columns, dtype=dtype),
+    "columns": lambda rows, columns, dtype: torch.zeros(columns, rows, dtype=dtype).t(),
+    "gaps": lambda rows, columns, dtype: torch.zeros(rows, 2 * columns, dtype=dtype)[:, ::2],
+    "part": lambda rows, columns, dtype: torch.zeros(rows, columns + 3, dtype=dtype)[:, 1 : columns + 1],
+    "part of columns": lambda rows, columns, dtype: torch.zeros(columns + 3, rows, dtype=dtype).t()[:, 2 : columns + 2],
+}
+PRODUCTS = {
+    "addmm_": lambda y, a, b: y.addmm_(a, b, beta=0.5, alpha=2),
+    "addmm out": lambda y, a, b: torch.addmm(b[0], a, b, out=y),
+    "mm out": lambda y, a, b: torch.mm(a, b, out=y),
+    "matmul out": lambda y, a, b: torch.matmul(a, b, out=y),
+}
+BATCHES = {
+    "baddbmm_": lambda y, a, b: y.baddbmm_(a, b, alpha=2),
+    "bmm out": lambda y, a, b: torch.bmm(a, b, out=y),
+}
+
+
+@pytest.mark.parametrize("sizes", [(6, 3, 4), (1, 7, 5), (5, 7, 1), (33, 17, 9)], ids=str)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_round_as_their_target_lies(name, target, sizes):
+    rows, inner, columns = sizes
+    if "part" in target and rows > 8:
+        pytest.skip("where a row of the target begins decides, which a new tensor does not have")
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+
+        def fn(a, b, x):
+            y = TARGETS[target](rows, columns, dtype)
+            y.copy_(x)
+            PRODUCTS[name](y, a, b)
+            return y, y * 1, y.sum(0)
+
+        check(fn, *(torch.randn(shape).to(dtype) for shape in ((rows, inner), (inner, columns), (rows, columns))))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (2, 1, 0)], ids=str)
+@pytest.mark.parametrize("inner", (2, 17))
+@pytest.mark.parametrize("name", BATCHES)
+def test_batches_round_as_their_target_lies(name, inner, order):
+    def fn(a, b):
+        y = (a[:, :, :1] + b[:, :1]).permute(order).contiguous().permute([order.index(d) for d in range(3)])
+        BATCHES[name](y, a, b)
+        return y, y * 1
+
+    check(fn, torch.randn(3, 9, inner), torch.randn(3, inner, 8))
+
+
+def test_complex_numbers_divided_in_place():
+    def fn(x, y):
+        z = x * 1
+        z.div_(y)
+        z[1:].div_(y[:-1])
+        return z, x.clone().div_(2.5), x.t().clone().div_(y.t())
+
+    for dtype in (torch.complex64, torch.complex128):
+        for size in (1, 5, 7, 20):
+            check(fn, torch.randn(size, 5, dtype=dtype), torch.randn(size, 5, dtype=dtype))

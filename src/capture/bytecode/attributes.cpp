@@ -1,8 +1,12 @@
 // Attribute access as object.__getattribute__ does it, step by step, so that each place that was
 // looked at is known.
+#include <opcode.h>
+
 #include <algorithm>
 #include <unordered_set>
 
+#include "capture/bytecode/attribute_lookup.h"
+#include "capture/bytecode/dynamic_tensors.h"
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
 
@@ -16,12 +20,9 @@ Object own_dict(PyTypeObject* type) {
 #endif
 }
 
-namespace {
-
-PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
-
-bool is_data_descriptor(PyObject* attribute) {
-  return Py_TYPE(attribute)->tp_descr_set != nullptr && Py_TYPE(attribute)->tp_descr_get != nullptr;
+// A method in C as a class has it, also one taken for a special method: `__getattr__ = dict.get`.
+bool is_method_in_c(PyObject* found) {
+  return Py_TYPE(found) == &PyMethodDescr_Type || Py_TYPE(found) == &PyWrapperDescr_Type;
 }
 
 // The instance's __dict__, made if there is none yet; nullptr if the type has none.
@@ -32,9 +33,39 @@ Object dict_of(PyObject* object) {
   return dict;
 }
 
-// A method in C as a class has it, also one taken for a special method: `__getattr__ = dict.get`.
-bool is_method_in_c(PyObject* found) {
-  return Py_TYPE(found) == &PyMethodDescr_Type || Py_TYPE(found) == &PyWrapperDescr_Type;
+Value field(Trace& trace, Value object, PyObject* name, PyObject* found) {
+  return {found, trace.read(NodeKind::attribute, object, name, 0, found)};
+}
+
+// threading.local: each thread has a dict of its own, which a cached call asks for again.
+// Not a subclass: its __init__ is called by whichever thread asks first.
+bool is_thread_local(PyObject* object) {
+  return std::string_view(Py_TYPE(object)->tp_name) == "_thread._local";
+}
+
+Object thread_dict(Trace& trace, Value local, Ref* ref) {
+  Object dict = Object::steal(PyObject_GetAttr(local.object, names().dict));
+  trace.guard_type(local);
+  if (dict) *ref = trace.read(NodeKind::attribute, local, names().dict, 0, dict.get());
+  return dict;
+}
+
+// False: the class has something by that name, or the object has come to be just now.
+bool has_in_thread_only(Trace& trace, Value local, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(local.object);
+  if (trace.is_born(local.object) || _PyType_Lookup(type, name) != nullptr ||
+      _PyType_Lookup(type, names().getattr) != nullptr)
+    return false;
+  trace.read_type(type, name, nullptr);
+  return true;
+}
+
+namespace {
+
+PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
+
+bool is_data_descriptor(PyObject* attribute) {
+  return Py_TYPE(attribute)->tp_descr_set != nullptr && Py_TYPE(attribute)->tp_descr_get != nullptr;
 }
 
 // object.__getattribute__, or that of a type in C with the same code.
@@ -62,11 +93,12 @@ Result unfollowed_attribute(Trace* trace, Value object, PyObject* name) {
 
 // A getter in C that reads a field: what it gives is where it was read.
 Result read_field(Trace& trace, Value object, PyObject* name) {
-  PyObject* found = PyObject_GetAttr(object.object, name);
+  // Not by a __getattribute__ of the class's own, which may be what came here.
+  PyObject* found = PyObject_GenericGetAttr(object.object, name);
   if (found == nullptr) {
     // A slot that has nothing yet: nothing tells when it has.
     if (!trace.is_born(object.object) && !tensors().is_tensor(object.object))
-      trace.stop(BreakReason::exception, "reading " + text_of(name));
+      trace.stop(BreakReason::raised, "reading " + text_of(name));
     trace.use(object);
     return {};
   }
@@ -95,10 +127,6 @@ Result remake_by_getattr(Trace& trace, Value object, PyObject* name, PyObject* f
   if (found == nullptr) return {};
   const Value inputs[] = {{names().getattr_function, 0}, object, {name, 0}};
   return {found, trace.make(StepKind::call, inputs, found)};
-}
-
-Value field(Trace& trace, Value object, PyObject* name, PyObject* found) {
-  return {found, trace.read(NodeKind::attribute, object, name, 0, found)};
 }
 
 // attribute.__get__(object, type), for an attribute that was found in the type. object may be empty
@@ -194,6 +222,7 @@ Result get_module_attribute(Trace& trace, Value module, PyObject* name) {
     return {Py_NewRef(found), trace.read_dict({dict, 0}, name, found)};
   PyObject* fallback = PyDict_GetItemWithError(dict, names().getattr);
   trace.read_absent({dict, 0}, name);
+  if (fallback == nullptr) trace.read_absent({dict, 0}, names().getattr);
   if (fallback == nullptr || !PyFunction_Check(fallback))
     return get_from_module_type(trace, module, name);
   const Value argument{name, 0};
@@ -201,38 +230,92 @@ Result get_module_attribute(Trace& trace, Value module, PyObject* name) {
               std::span(&argument, 1), nullptr);
 }
 
-// Cls.name
-Result get_type_attribute(Trace& trace, Value type, PyObject* name) {
-  auto* cls = reinterpret_cast<PyTypeObject*>(type.object);
-  PyTypeObject* meta = Py_TYPE(cls);
-  PyObject* of_meta = _PyType_Lookup(meta, name);
-  trace.guard_same(type);
-  const bool meta_first = of_meta != nullptr && is_data_descriptor(of_meta);
-  PyObject* found = meta_first ? nullptr : _PyType_Lookup(cls, name);
-  if (found != nullptr && meta->tp_getattro == PyType_Type.tp_getattro) {
-    const Ref ref = trace.read_type(cls, name, found);
-    Object held = Object::share(found);
-    if (Py_TYPE(found)->tp_descr_get == nullptr) return {held.release(), ref};
-    return call_getter(trace, {found, ref}, {}, cls, name);
-  }
-  if (!meta_first && found == nullptr && of_meta != nullptr && PyFunction_Check(of_meta))
-    return bind_method(trace, {of_meta, trace.read_type(meta, name, of_meta)}, type);
-  // __name__, __mro__, members of an Enum: fixed as long as the class is.
+Result get_by_own_code(Trace& trace, Value object, PyObject* name, PyObject* own,
+                       PyObject* fallback);
+
+// What a class in C has by its own __getattribute__ (pybind11's): fixed as long as the class is.
+Result get_from_class_in_c(Trace& trace, Value type, PyObject* name) {
   PyObject* result;
   {
     const Unfollowed unfollowed(&trace);
     result = PyObject_GetAttr(type.object, name);
   }
-  if (result != nullptr && !is_constant(result) && !trace.is_tracked(result)) {
-    if (Py_TYPE(result) == &PyDictProxy_Type) {  // Cls.__dict__, Enum.__members__
-      trace.views.insert(result);
-      return remake_by_getattr(trace, type, name, result);
-    }
-    if (PyTuple_Check(result) || meta_first)
-      return {result, trace.read(NodeKind::attribute, type, name, 0, result)};
+  if (result == nullptr || is_constant(result) || trace.is_tracked(result))
+    return {result, result == nullptr ? 0 : trace.ref_of(result)};
+  return remake_by_getattr(trace, type, name, result);
+}
+
+// __name__, __mro__, __dict__ of a class: fields in C, which may be set.
+Result get_type_field(Trace& trace, Value type, PyObject* name) {
+  PyObject* result = PyObject_GetAttr(type.object, name);
+  if (result == nullptr) {
+    trace.stop(BreakReason::exception, "reading " + text_of(name));
+    return {};
+  }
+  if (Py_TYPE(result) == &PyDictProxy_Type) {  // Cls.__dict__
+    trace.views.insert(result);
     return remake_by_getattr(trace, type, name, result);
   }
-  return {result, result == nullptr ? 0 : trace.ref_of(result)};
+  return {result, trace.read(NodeKind::attribute, type, name, 0, result)};
+}
+
+// A member of an Enum, which nothing can put in another's place; by a descriptor in Python, from
+// 3.11 on.
+bool is_of_enumeration(PyTypeObject* cls, PyObject* descriptor) {
+  const std::string_view meta = Py_TYPE(cls)->tp_name;
+  if ((meta != "EnumType" && meta != "EnumMeta") ||
+      std::string_view(Py_TYPE(descriptor)->tp_name) != "property")
+    return false;
+  static PyObject* const member = PyUnicode_InternFromString("member");
+  const Object found = Object::steal(PyObject_GetAttr(descriptor, member));
+  PyErr_Clear();
+  return found && Py_TYPE(found.get()) == cls;
+}
+
+// Cls.name, as type.__getattribute__ does it.
+Result get_type_attribute(Trace& trace, Value type, PyObject* name) {
+  auto* cls = reinterpret_cast<PyTypeObject*>(type.object);
+  PyTypeObject* meta = Py_TYPE(cls);
+  trace.guard_same(type);
+  PyObject* fallback = nullptr;
+  if (meta->tp_getattro != PyType_Type.tp_getattro) {
+    static PyObject* const generic = _PyType_Lookup(&PyType_Type, names().getattribute);
+    PyObject* own = _PyType_Lookup(meta, names().getattribute);
+    fallback = _PyType_Lookup(meta, names().getattr);
+    if (fallback != nullptr && !PyFunction_Check(fallback))
+      return unfollowed_attribute(&trace, type, name);
+    if (own != generic)
+      return own != nullptr && PyFunction_Check(own)
+                 ? get_by_own_code(trace, type, name, own, fallback)
+                 : get_from_class_in_c(trace, type, name);
+  }
+  const Object of_meta = Object::share(_PyType_Lookup(meta, name));
+  const Ref meta_ref = trace.read_type(meta, name, of_meta.get());
+  const auto get_of_meta = [&] {
+    PyTypeObject* kind = Py_TYPE(of_meta.get());
+    if (kind == &PyGetSetDescr_Type || kind == &PyMemberDescr_Type)
+      return get_type_field(trace, type, name);
+    if (kind->tp_descr_get == nullptr) return Result{Py_NewRef(of_meta.get()), meta_ref};
+    return call_getter(trace, {of_meta.get(), meta_ref}, type, meta, name);
+  };
+  const bool meta_first = of_meta && is_data_descriptor(of_meta.get());
+  const Object found = Object::share(meta_first ? nullptr : _PyType_Lookup(cls, name));
+  if (!meta_first) {
+    const Ref ref = trace.read_type(cls, name, found.get());
+    if (found && Py_TYPE(found.get())->tp_descr_get == nullptr)
+      return {Py_NewRef(found.get()), ref};
+    if (found && is_of_enumeration(cls, found.get())) return get_from_class_in_c(trace, type, name);
+    if (found) return call_getter(trace, {found.get(), ref}, {}, cls, name);
+  }
+  const Result result =
+      of_meta ? get_of_meta() : Result{PyType_Type.tp_getattro(type.object, name), 0};  // raises
+  if (result.object != nullptr || fallback == nullptr ||
+      !PyErr_ExceptionMatches(PyExc_AttributeError))
+    return result;
+  PyErr_Clear();
+  const Value arguments[] = {type, {name, 0}};
+  return call(&trace, {fallback, trace.read_type(meta, names().getattr, fallback)}, arguments,
+              nullptr);
 }
 
 PyObject* super_field(PyObject* super, const char* name) {
@@ -254,11 +337,15 @@ Result get_super_attribute(Trace& trace, Value super, PyObject* name) {
   while (i < PyTuple_GET_SIZE(mro) && PyTuple_GET_ITEM(mro, i) != after) ++i;
   const Value self_value = trace.value(self);
   if (!trace.is_born(self)) trace.guard_type(self_value);
+  trace.read_type(type, names().cls, _PyType_Lookup(type, names().cls));  // and its bases
   for (++i; i < PyTuple_GET_SIZE(mro); ++i) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
     const Object dict = own_dict(base);
     PyObject* found = PyDict_GetItemWithError(dict.get(), name);
-    if (found == nullptr) continue;
+    if (found == nullptr) {
+      trace.read_type(base, name, _PyType_Lookup(base, name));
+      continue;
+    }
     const Ref ref = trace.read_type(base, name, found);
     if (Py_TYPE(found)->tp_descr_get == nullptr) return {Py_NewRef(found), ref};
     const bool on_class = PyType_Check(self) && self == start;
@@ -267,25 +354,54 @@ Result get_super_attribute(Trace& trace, Value super, PyObject* name) {
   return {PyObject_GetAttr(super.object, name), 0};
 }
 
+// Of a tensor from outside it is what it was at the start, and one more for each write since.
+Result read_version(Trace& trace, Value tensor, PyObject* name) {
+  PyObject* found = PyObject_GetAttr(tensor.object, name);
+  if (found == nullptr || !trace.active()) return {found, 0};
+  const std::optional<int64_t> rise = trace.log().version_rise(tensor.object);
+  if (!rise) trace.stop(BreakReason::attribute, "_version of a view");
+  if (!rise || trace.is_born(tensor.object)) return {found, 0};
+  const Object version = Object::steal(found);
+  const Object more = Object::steal(PyLong_FromLongLong(*rise));
+  const Object before = Object::steal(PyNumber_Subtract(version.get(), more.get()));
+  if (!before) return {};
+  const Ref ref = trace.read(NodeKind::attribute, tensor, name, 0, before.get());
+  if (*rise == 0) return {Py_NewRef(before.get()), ref};
+  return binary(&trace, NB_ADD, {before.get(), ref}, {more.get(), 0});
+}
+
 // Tensor.shape, .dtype, .T, .grad: getters in C. Most tell what the guard on a tensor implies.
 Result get_tensor_field(Trace& trace, Value tensor, PyObject* name) {
   static const std::unordered_set<std::string> changing{"grad",
                                                         "grad_fn",
                                                         "is_leaf",
-                                                        "_version",
                                                         "_backward_hooks",
                                                         "retains_grad",
                                                         "output_nr",
                                                         "_post_accumulate_grad_hooks",
                                                         "_grad",
+                                                        "_grad_fn",
+                                                        "grad_dtype",
+                                                        "name",
                                                         "_base"};
-  trace.use(tensor);
+  // What an op's kind alone decides, not what is in its arguments.
+  static const std::unordered_set<std::string> without_shape{
+      "dtype", "device", "layout", "requires_grad", "is_cuda", "is_cpu", "is_sparse", "is_meta"};
   const std::string field = text_of(name);
+  if (field == "_cdata") {  // an address
+    trace.use(tensor);
+    return unfollowed_attribute(&trace, tensor, name);
+  }
+  if (without_shape.contains(field))
+    use_in_op(trace, tensor);
+  else
+    trace.use(tensor);
   const bool is_grad = field == "grad" || field == "_grad";
   const bool is_ours =
       trace.is_born(tensor.object) || (is_grad && trace.has_set_grad(tensor.object));
+  if (field == "_version") return read_version(trace, tensor, name);
   if (changing.contains(field) && !is_ours) return read_field(trace, tensor, name);
-  PyObject* found = PyObject_GetAttr(tensor.object, name);
+  PyObject* found = PyObject_GenericGetAttr(tensor.object, name);
   if (found != nullptr && field == "data") trace.log().take_data(tensor.object, found);
   trace.check_log();
   return {found, found == nullptr ? 0 : trace.adopt(found)};
@@ -314,32 +430,14 @@ Result get_data(Trace& trace, Value attribute, Value object, PyObject* name) {
       const Ref ref = trace.read(NodeKind::instance_dict, object, nullptr, 0, dict.get());
       return {dict.release(), ref};
     }
+    if (PyCell_Check(object.object) && PyCell_GET(object.object) != nullptr &&
+        PyUnicode_CompareWithASCIIString(name, "cell_contents") == 0) {
+      PyObject* contents = PyCell_GET(object.object);
+      return {Py_NewRef(contents), trace.read_cell(object, contents)};
+    }
     return read_field(trace, object, name);
   }
   return call_getter(trace, attribute, object, type, name);
-}
-
-// threading.local: each thread has a dict of its own, which a cached call asks for again.
-// Not a subclass: its __init__ is called by whichever thread asks first.
-bool is_thread_local(PyObject* object) {
-  return std::string_view(Py_TYPE(object)->tp_name) == "_thread._local";
-}
-
-Object thread_dict(Trace& trace, Value local, Ref* ref) {
-  Object dict = Object::steal(PyObject_GetAttr(local.object, names().dict));
-  trace.guard_type(local);
-  if (dict) *ref = trace.read(NodeKind::attribute, local, names().dict, 0, dict.get());
-  return dict;
-}
-
-// False: the class has something by that name, or the object has come to be just now.
-bool has_in_thread_only(Trace& trace, Value local, PyObject* name) {
-  PyTypeObject* type = Py_TYPE(local.object);
-  if (trace.is_born(local.object) || _PyType_Lookup(type, name) != nullptr ||
-      _PyType_Lookup(type, names().getattr) != nullptr)
-    return false;
-  trace.read_type(type, name, nullptr);
-  return true;
 }
 
 Result get_thread_local(Trace& trace, Value local, PyObject* name) {
@@ -416,124 +514,6 @@ Result get_by_own_code(Trace& trace, Value object, PyObject* name, PyObject* own
     return found;
   PyErr_Clear();
   return call(&trace, {fallback, fallback_ref}, arguments, nullptr);
-}
-
-// The setter that a type has: nullptr for object.__setattr__, the function for one written in
-// Python.
-bool find_setter(PyTypeObject* type, PyObject* name, PyObject** setter) {
-  *setter = nullptr;
-  if (type->tp_setattro == PyObject_GenericSetAttr) return true;
-  static PyObject* generic_set = _PyType_Lookup(&PyBaseObject_Type, names().setattr);
-  static PyObject* generic_del = _PyType_Lookup(&PyBaseObject_Type, names().delattr);
-  PyObject* found = _PyType_Lookup(type, name);
-  if (found == generic_set || found == generic_del) return true;
-  if (found == nullptr || !(PyFunction_Check(found) || is_method_in_c(found))) return false;
-  *setter = found;
-  return true;
-}
-
-void stop_at_change(Trace& trace, Value object, PyObject* name) {
-  trace.stop(BreakReason::mutation,
-             std::string(Py_TYPE(object.object)->tp_name) + "." + text_of(name));
-}
-
-// The place in a dict that the attribute is stored in.
-void note_store(Trace& trace, Value object, PyObject* dict, Ref dict_ref, PyObject* name,
-                Value value) {
-  if (trace.is_born(object.object)) {
-    const Value inputs[] = {object, {name, 0}, value};
-    trace.effect(value.object ? StepKind::set_attr : StepKind::del_attr,
-                 std::span(inputs, value.object ? 3 : 2));
-  } else {
-    const Value inputs[] = {{dict, dict_ref}, {name, 0}, value};
-    trace.effect(value.object ? StepKind::set_item : StepKind::del_item,
-                 std::span(inputs, value.object ? 3 : 2));
-  }
-}
-
-// Part of the tensor program: what comes behind it there may depend on it.
-bool set_grad(Trace& trace, Value tensor, PyObject* name, Value grad) {
-  trace.use(tensor);
-  if (grad.object != nullptr) trace.use(grad);
-  if (PyObject_GenericSetAttr(tensor.object, name, grad.object) != 0) {
-    trace.stop(BreakReason::exception, "setting a gradient");
-    return false;
-  }
-  trace.set_grad(tensor, grad);
-  return true;
-}
-
-// As requires_grad_() does it, where the log keeps account of the tensor.
-bool require_grad(Trace& trace, Value tensor, Value flag) {
-  static PyObject* const name = PyUnicode_InternFromString("requires_grad_");
-  PyTypeObject* type = Py_TYPE(tensor.object);
-  PyObject* method = _PyType_Lookup(type, name);
-  const Value arguments[] = {tensor, flag};
-  const Result result =
-      call(&trace, {method, trace.read_type(type, name, method)}, arguments, nullptr);
-  Py_XDECREF(result.object);
-  return result.object != nullptr;
-}
-
-// Of the result of an op that has a gradient it is an error.
-bool may_require_grad(PyObject* tensor, PyObject* flag) {
-  if (flag == nullptr || !PyBool_Check(flag)) return false;
-  const Object leaf = Object::steal(PyObject_GetAttrString(tensor, "is_leaf"));
-  PyErr_Clear();
-  return leaf.get() == Py_True;
-}
-
-// A descriptor of the type decides what a store does. True: it has been done, with the result in
-// *ok.
-bool store_through_descriptor(Trace& trace, Value object, PyObject* name, Value value, bool* ok) {
-  PyTypeObject* type = Py_TYPE(object.object);
-  PyObject* found = _PyType_Lookup(type, name);
-  const Ref ref = trace.read_type(type, name, found);
-  if (found == nullptr || Py_TYPE(found)->tp_descr_set == nullptr) return false;
-  PyTypeObject* kind = Py_TYPE(found);
-  Object held = Object::share(found);
-  Result result;
-  if (kind == &PyProperty_Type) {
-    PyObject* which = value.object ? names().fset : names().fdel;
-    Object setter = Object::steal(PyObject_GetAttr(found, which));
-    if (!setter || setter.get() == Py_None) return false;  // raises
-    const Value arguments[] = {object, value};
-    result = call(&trace, field(trace, {found, ref}, which, setter.get()),
-                  std::span(arguments, value.object ? 2 : 1), nullptr);
-  } else if (PyObject* set = _PyType_Lookup(kind, value.object ? names().set : names().del);
-             set != nullptr && PyFunction_Check(set)) {
-    const Value arguments[] = {{found, ref}, object, value};
-    result =
-        call(&trace, {set, trace.read_type(kind, value.object ? names().set : names().del, set)},
-             std::span(arguments, value.object ? 3 : 2), nullptr);
-  } else if ((kind == &PyMemberDescr_Type && !tensors().is_tensor(object.object)) ||
-             (PyFunction_Check(object.object) && trace.is_born(object.object))) {
-    const Value inputs[] = {object, {name, 0}, value};
-    trace.effect(value.object ? StepKind::set_attr : StepKind::del_attr,
-                 std::span(inputs, value.object ? 3 : 2));
-    return false;
-  } else if (is_function_context(object.object) && trace.is_born(object.object)) {
-    return false;  // gone with it: the function that has it is called again
-  } else if (tensors().is_tensor(object.object) && text_of(name) == "grad") {
-    *ok = set_grad(trace, object, name, value);
-    return true;
-  } else if (tensors().is_tensor(object.object) && text_of(name) == "requires_grad" &&
-             may_require_grad(object.object, value.object)) {
-    *ok = require_grad(trace, object, value);
-    return true;
-  } else {
-    stop_at_change(trace, object, name);
-    return false;
-  }
-  *ok = result.object != nullptr;
-  Py_XDECREF(result.object);
-  return true;
-}
-
-bool store_plainly(Trace* trace, Value object, PyObject* name, Value value) {
-  if (PyObject_SetAttr(object.object, name, value.object) == 0) return true;
-  if (trace != nullptr) trace->stop(BreakReason::exception, "setting an attribute");
-  return false;
 }
 
 // torch.ops.library.op.overload: looked up by the first that asks, and an attribute from then on.
@@ -652,61 +632,6 @@ bool get_method(Trace* trace, Value object, PyObject* name, Method* method) {
   method->callee.object = held.release();
   method->self = {Py_NewRef(object.object), object.ref};
   return true;
-}
-
-bool set_attribute(Trace* trace, Value object, PyObject* name, Value value) {
-  if (!is_following(trace)) return store_plainly(nullptr, object, name, value);
-  object = trace->value(object.object, object.ref);
-  PyTypeObject* type = Py_TYPE(object.object);
-  PyObject* which = value.object ? names().setattr : names().delattr;
-  PyObject* setter;
-  if (is_thread_local(object.object) && object.ref != 0 && value.object != nullptr &&
-      has_in_thread_only(*trace, object, name)) {
-    Ref ref = 0;
-    const Object dict = thread_dict(*trace, object, &ref);
-    if (!dict) return false;
-    note_store(*trace, object, dict.get(), ref, name, value);
-    return store_plainly(trace, object, name, value);
-  }
-  if (PyType_Check(object.object) || !find_setter(type, which, &setter) ||
-      (object.ref == 0 && !is_fixed(object.object))) {
-    stop_at_change(*trace, object, name);
-    return store_plainly(trace, object, name, value);
-  }
-  if (setter == nullptr) return set_generic_attribute(trace, object, name, value);
-  trace->guard_type(object);
-  const Value arguments[] = {object, {name, 0}, value};
-  const Result result = call(trace, {setter, trace->read_type(type, which, setter)},
-                             std::span(arguments, value.object ? 3 : 2), nullptr);
-  Py_XDECREF(result.object);
-  return result.object != nullptr;
-}
-
-bool set_generic_attribute(Trace* trace, Value object, PyObject* name, Value value) {
-  if (is_following(trace)) {
-    object = trace->value(object.object, object.ref);
-    trace->guard_type(object);
-    bool ok;
-    if (store_through_descriptor(*trace, object, name, value, &ok)) return ok;
-    PyObject* found = _PyType_Lookup(Py_TYPE(object.object), name);
-    if (found == nullptr || Py_TYPE(found)->tp_descr_set == nullptr) {
-      Object dict = dict_of(object.object);
-      if (!dict) {
-        trace->use(object);  // raises
-      } else {
-        Ref dict_ref = 0;
-        if (PyModule_Check(object.object)) trace->guard_same(object);
-        if (!trace->is_born(object.object))
-          dict_ref = trace->read(NodeKind::instance_dict, object, nullptr, 0, dict.get());
-        if (value.object == nullptr && PyDict_GetItemWithError(dict.get(), name) == nullptr)
-          trace->stop(BreakReason::exception, "deleting an attribute that is not there");
-        note_store(*trace, object, dict.get(), dict_ref, name, value);
-      }
-    }
-  }
-  if (PyObject_GenericSetAttr(object.object, name, value.object) == 0) return true;
-  if (trace != nullptr) trace->stop(BreakReason::exception, "setting an attribute");
-  return false;
 }
 
 }  // namespace smelt::bytecode

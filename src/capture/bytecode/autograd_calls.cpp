@@ -85,7 +85,7 @@ Result keep_call(Trace& trace, std::string what, PyObject* callee, std::span<con
   if (!begun) trace.stop(BreakReason::autograd, std::move(what));
   PyObject* result = body();
   if (result == nullptr || !trace.active()) {
-    if (result == nullptr) trace.stop(BreakReason::exception, what);
+    if (result == nullptr) trace.stop(BreakReason::raised, what);
     return {result, 0};
   }
   trace.log().end_call(*begun, result);
@@ -168,7 +168,7 @@ bool call_apply(Trace& trace, std::span<const Value> arguments, PyObject* keywor
   }
   trace.check_log();
   if (result->object == nullptr) {
-    trace.stop(BreakReason::exception, "a custom autograd function");
+    trace.stop(BreakReason::raised, "a custom autograd function");
     return true;
   }
   if (has_tensor_that(result->object, "requires_grad")) {
@@ -186,7 +186,7 @@ bool call_apply(Trace& trace, std::span<const Value> arguments, PyObject* keywor
 // Hooks and custom functions that the pass would call.
 bool stops_at_python(Trace& trace, std::span<const Value> arguments) {
   if (arguments.empty() || !tensors().backward_runs_python(arguments[0].object)) return false;
-  trace.stop(BreakReason::backward, "with Python code in it (hooks, custom functions)");
+  trace.stop(BreakReason::backward, "Python code in it: hooks, custom functions");
   return true;
 }
 
@@ -321,7 +321,7 @@ Result run_backward(Trace& trace, Value function, std::span<const Value> argumen
                                   arguments[2].object == Py_True, arguments[3].object == Py_True))
     trace.check_log();
   PyObject* result = call_pass(trace, function, arguments, keywords, has_hooks);
-  if (result == nullptr) trace.stop(BreakReason::exception, "a backward pass");
+  if (result == nullptr) trace.stop(BreakReason::raised, "a backward pass");
   if (trace.active()) {
     trace.log().end_backward();
     trace.add_grads(leaves);
@@ -341,7 +341,7 @@ Result run_grad(Trace& trace, Value function, std::span<const Value> arguments, 
                               is_true(2), is_true(3), is_true(5)))
     trace.check_log();
   PyObject* result = call_pass(trace, function, arguments, keywords, has_hooks);
-  if (result == nullptr) trace.stop(BreakReason::exception, "a backward pass");
+  if (result == nullptr) trace.stop(BreakReason::raised, "a backward pass");
   if (!trace.active()) return {result, 0};
   trace.log().end_grad(result);
   trace.check_log();
@@ -404,7 +404,7 @@ bool requires_grad(Trace& trace, Value callee, std::span<const Value> arguments,
     result->object = call_plainly(callee.object, arguments, keywords);
   }
   if (result->object == nullptr) {
-    trace.stop(BreakReason::exception, "requires_grad_()");
+    trace.stop(BreakReason::raised, "requires_grad_()");
     return true;
   }
   const bool value = has_tensor_that(result->object, "requires_grad");
@@ -424,7 +424,7 @@ bool retains_grad(Trace& trace, Value callee, std::span<const Value> arguments, 
     result->object = call_plainly(callee.object, arguments, nullptr);
   }
   if (result->object == nullptr)
-    trace.stop(BreakReason::exception, "retain_grad()");
+    trace.stop(BreakReason::raised, "retain_grad()");
   else if (!trace.log().retain_grad(arguments[0].object) &&
            !has_tensor_that(arguments[0].object, "is_leaf"))  // where it does nothing
     trace.stop(BreakReason::autograd, "retain_grad()");
@@ -480,7 +480,7 @@ bool make_parameter(Trace& trace, Value callee, std::span<const Value> arguments
   }
   trace.check_log();
   if (result->object == nullptr) {
-    trace.stop(BreakReason::exception, "nn.Parameter()");
+    trace.stop(BreakReason::raised, "nn.Parameter()");
     return true;
   }
   if (trace.active() &&

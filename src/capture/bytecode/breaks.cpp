@@ -33,7 +33,10 @@ std::string Break::remedy() const { return row_of(reason).remedy; }
 
 std::string Break::str() const {
   std::string text;
-  if (!file.empty()) text += file + ":" + std::to_string(line) + ", in " + function + ": ";
+  if (!file.empty()) text += file + ":" + std::to_string(line) + ", in " + function;
+  if (!module.empty()) text += ", in " + module;
+  if (!called_at.empty()) text += ", called at " + called_at;
+  if (!text.empty()) text += ": ";
   std::string advice = remedy();
   advice[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(advice[0])));
   return text + sentence() + ". " + advice + ".";

@@ -18,11 +18,13 @@ struct Break {
   std::string file;    // the user's line
   int line = 0;
   std::string function;
+  std::string module;     // "GPT2Attention (transformer.h.0.attn)", if it is in one
+  std::string called_at;  // "train.py:31": the user's line, if file is a library's
 
   std::string name() const;      // "data_dependent"
   std::string sentence() const;  // "a Python value that depends on a tensor's contents (item)"
   std::string remedy() const;
-  // "model.py:12, in forward: <sentence>. <Remedy>."
+  // "model.py:12, in Model.forward: <sentence>. <Remedy>."
   std::string str() const;
 };
 

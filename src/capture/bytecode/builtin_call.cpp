@@ -10,6 +10,18 @@ namespace smelt::bytecode {
 
 bool BuiltinCall::plainly(Result* result) {
   {
+    const Transparent transparent(&trace, true);
+    result->object = call_plainly(callee.object, arguments, keywords);
+  }
+  trace.check_log();
+  if (result->object != nullptr) result->ref = trace.adopt(result->object);
+  return true;
+}
+
+bool BuiltinCall::by_library(Result* result) {
+  if (!can_use_all()) return false;
+  for (const Value& v : arguments) trace.use(v);
+  {
     const Unfollowed unfollowed(&trace);
     result->object = call_plainly(callee.object, arguments, keywords);
   }
@@ -18,7 +30,7 @@ bool BuiltinCall::plainly(Result* result) {
   return true;
 }
 
-bool BuiltinCall::on_constants(Result* result) {
+bool BuiltinCall::can_use_all() const {
   for (const Value& v : arguments) {
     if (PyFunction_Check(v.object)) return false;  // would be called back
     const bool of_constants = is_constant(v.object) || PyList_CheckExact(v.object) ||
@@ -26,6 +38,11 @@ bool BuiltinCall::on_constants(Result* result) {
                               PyAnySet_Check(v.object);
     if (!of_constants) return false;
   }
+  return true;
+}
+
+bool BuiltinCall::on_constants(Result* result) {
+  if (!can_use_all()) return false;
   for (const Value& v : arguments) trace.use(v);
   return plainly(result);
 }
@@ -45,7 +62,7 @@ bool BuiltinCall::through_elements(Result* result) {
 bool BuiltinCall::build(Result* result, Result (*make)(Trace*, std::span<const Value>)) {
   if (has_keywords() || count() > 1) return plainly(result);
   std::vector<Result> items;
-  if (count() == 1 && !unpack(&trace, argument(0), items)) {
+  if (count() == 1 && !unpack(&trace, argument(0), items, make != &build_set)) {
     for (const Result& item : items) Py_DECREF(item.object);
     return true;
   }
@@ -178,6 +195,13 @@ bool BuiltinCall::use_function(Value function) {
   const char* own = reinterpret_cast<PyCFunctionObject*>(function.object)->m_ml->ml_name;
   if (name == "builtins") return kNumeric.contains(own);
   return (name == "_operator" && is_operation(own)) || name == "math";
+}
+
+bool touch_iterator(Trace& trace, Value iterator) {
+  if (!trace.is_born(iterator.object))
+    return python_method(iterator.object, names().next) != nullptr;
+  BuiltinCall none{trace, {}, {}, nullptr};
+  return none.touch_iterator(iterator);
 }
 
 Result BuiltinCall::call_special(PyObject* method, PyObject* name, Value self) {

@@ -25,11 +25,14 @@ struct BuiltinCall {
     return PyTuple_GET_ITEM(keywords, static_cast<Py_ssize_t>(i));
   }
 
-  // Calls it; the result must be something known. Code in Python that it calls depends on what is
-  // guarded already.
+  // Calls it; the result must be something known. Special methods in Python that it calls are
+  // followed.
   bool plainly(Result* result);
+  // The same for code that machinery of Python's does in Python: Enum(value).
+  bool by_library(Result* result);
   // The arguments are constants, all of them used; the result is a constant.
   bool on_constants(Result* result);
+  bool can_use_all() const;
   // The elements of all arguments are looked at, then it is called.
   bool through_elements(Result* result);
   // list(x), tuple(x), set(x)
@@ -59,12 +62,15 @@ bool is_deque(PyObject* object);
 
 // builtin_methods.cpp
 bool call_builtin_method(BuiltinCall& c, Result* result);
+
+// builtin_folds.cpp
+bool call_sum(BuiltinCall& c, Result* result);
+bool call_min(BuiltinCall& c, Result* result);
+bool call_max(BuiltinCall& c, Result* result);
 bool call_reduce(BuiltinCall& c, Result* result);
 
 // builtin_sort.cpp
 bool call_sorted(BuiltinCall& c, Result* result);
-// min and max with a key or a default.
-bool call_extreme_by_key(BuiltinCall& c, bool is_max, Result* result);
 // list.sort, with the values of its keywords.
 bool sort_list(BuiltinCall& c, Value list, std::span<const Value> options, Result* result);
 
@@ -98,8 +104,17 @@ bool call_on_operands(BuiltinCall& c, std::string_view function, Result* result)
 // or the cache would be wrong.
 bool call_cached_function(BuiltinCall& c, Result* result);
 
-// warnings.cpp: warnings.warn(text)
-bool call_warn(BuiltinCall& c, Result* result);
+// instance_checks.cpp
+bool call_isinstance(BuiltinCall& c, Result* result);
+bool call_issubclass(BuiltinCall& c, Result* result);
+// Functions of _abc, by which abstract classes are asked.
+bool call_abstract_check(BuiltinCall& c, std::string_view name, Result* result);
+// type.__instancecheck__(cls, object), type.__subclasscheck__(cls, other)
+bool call_type_check(Trace& trace, Value cls, std::span<const Value> arguments,
+                     std::string_view name, Result* result);
+
+// warnings.cpp: warnings.warn(text), and what tells C that the filters have changed.
+bool call_warnings(BuiltinCall& c, std::string_view name, Result* result);
 
 // builtin_objects.cpp: objects of C's that are not containers.
 bool make_partial(BuiltinCall& c, Result* result);

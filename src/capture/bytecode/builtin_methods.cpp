@@ -50,6 +50,18 @@ Object unbound(const MethodCall& m) {
   return {};
 }
 
+// A list of constants without this one: there is nothing to take out.
+bool lacks(const MethodCall& m) {
+  if (!PyList_CheckExact(m.self.object) || m.arguments.size() != 1 ||
+      !is_constant(m.arguments[0].object))
+    return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(m.self.object); ++i)
+    if (!is_constant(PyList_GET_ITEM(m.self.object, i))) return false;
+  const int found = PySequence_Contains(m.self.object, m.arguments[0].object);
+  PyErr_Clear();
+  return found == 0;
+}
+
 // Changes the container as C does it, after its contents are known; what comes out is one of them.
 bool change(MethodCall& m, Result* result) {
   for (const Value& v : m.arguments) {
@@ -62,6 +74,11 @@ bool change(MethodCall& m, Result* result) {
       m.call.touch(v);  // its elements may come to be self's
   }
   m.trace().own(m.self);
+  if (m.name == "remove" && lacks(m)) {
+    result->object =
+        call_plainly(m.call.callee.object, m.call.arguments, m.call.keywords);  // raises
+    return true;
+  }
   const Object method = unbound(m);
   if (!method || !is_fixed(method.get())) {
     PyErr_Clear();
@@ -72,11 +89,11 @@ bool change(MethodCall& m, Result* result) {
   inputs.insert(inputs.end(), m.arguments.begin(), m.arguments.end());
   m.trace().effect_call(inputs, m.call.keywords);
   {
-    const Transparent transparent(&m.trace(), true);  // hashes and comparisons
+    const Repeated repeated(&m.trace());  // hashes and comparisons
     result->object = call_plainly(m.call.callee.object, m.call.arguments, m.call.keywords);
   }
   if (result->object == nullptr)
-    m.trace().stop(BreakReason::exception, std::string(m.name));
+    m.trace().stop(BreakReason::raised, std::string(m.name));
   else
     result->ref = m.trace().adopt(result->object);
   return true;
@@ -169,7 +186,6 @@ bool dict_view(MethodCall& m, Result* result) {
   }
   const Value inputs[] = {{method.get(), 0}, m.self};
   m.trace().hold(method.get());
-  m.trace().hold(m.self.object);
   result->ref = m.trace().make(StepKind::call, inputs, result->object);
   return true;
 }
@@ -206,7 +222,7 @@ bool dict_delitem(MethodCall& m, Result* result) {
 
 bool dict_pop(MethodCall& m, Result* result) {
   if (m.count() < 1 || m.count() > 2) return false;
-  if (has_own_delete(m)) return change(m, result);
+  if (has_own_delete(m) || is_hashed_by_code(m.arguments[0].object)) return change(m, result);
   Result found;
   if (!dict_get(m, &found)) return false;
   if (PyErr_Occurred()) return true;
@@ -228,6 +244,7 @@ bool dict_pop(MethodCall& m, Result* result) {
 
 bool dict_setdefault(MethodCall& m, Result* result) {
   if (m.count() < 1 || m.count() > 2) return false;
+  if (is_hashed_by_code(m.arguments[0].object)) return change(m, result);
   const bool has = look_up(m.trace(), m.self.object, m.arguments[0].object) != nullptr;
   if (PyErr_Occurred()) return true;
   if (has) {
@@ -265,6 +282,7 @@ bool get_item_method(MethodCall& m, Result* result) {
 bool dict_getitem(MethodCall& m, Result* result) {
   if (m.count() != 1) return false;
   if (PyDict_CheckExact(m.self.object)) return get_item_method(m, result);
+  if (is_hashed_by_code(m.arguments[0].object)) return false;
   if (look_up(m.trace(), m.self.object, m.arguments[0].object) == nullptr) return false;
   return dict_get(m, result);
 }
@@ -479,7 +497,6 @@ bool call_new(BuiltinCall& c, PyTypeObject* owner, Result* result) {
     const Result tuple = build_tuple(&c.trace, values);
     for (const Result& item : items) Py_DECREF(item.object);
     Object held = Object::steal(tuple.object);
-    c.trace.hold(tuple.object);
     inputs.push_back({tuple.object, tuple.ref});
     const Value arguments[] = {c.argument(0), {tuple.object, tuple.ref}};
     result->object = call_plainly(c.callee.object, arguments, nullptr);
@@ -726,27 +743,6 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
     return found->second(m, result);
   }
   return false;
-}
-
-bool call_reduce(BuiltinCall& c, Result* result) {
-  if (c.count() < 2 || c.count() > 3 || c.has_keywords()) return false;
-  std::vector<Result> items;
-  if (!unpack(&c.trace, c.argument(1), items)) return true;
-  if (c.count() == 3)
-    items.insert(items.begin(), {Py_NewRef(c.argument(2).object), c.argument(2).ref});
-  if (items.empty()) return c.plainly(result);
-  Result total = items[0];
-  for (size_t i = 1; i < items.size(); ++i) {
-    if (total.object != nullptr) {
-      const Value arguments[] = {{total.object, total.ref}, {items[i].object, items[i].ref}};
-      const Result next_total = call(&c.trace, c.argument(0), arguments, nullptr);
-      Py_DECREF(total.object);
-      total = next_total;
-    }
-    Py_DECREF(items[i].object);
-  }
-  *result = total;
-  return true;
 }
 
 }  // namespace smelt::bytecode

@@ -93,9 +93,12 @@ bool call_on_numbers(BuiltinCall& c, Result* result) {
 bool convert_object(BuiltinCall& c, Result* result) {
   static PyObject* const to_float = PyUnicode_InternFromString("__float__");
   static PyObject* const to_int = PyUnicode_InternFromString("__int__");
-  if (c.count() != 1 || c.has_keywords() || tensors().is_tensor(c.argument(0).object)) return false;
+  if (c.count() != 1 || c.has_keywords()) return false;
   const bool is_float = c.callee.object == reinterpret_cast<PyObject*>(&PyFloat_Type);
   PyObject* name = is_float ? to_float : to_int;
+  if (tensors().is_tensor(c.argument(0).object) &&
+      has_own_method(c.trace, c.argument(0).object, name))
+    return false;
   PyObject* method = python_method(c.argument(0).object, name);
   if (method == nullptr) return false;
   *result = c.call_special(method, name, c.argument(0));
@@ -106,7 +109,7 @@ bool convert_object(BuiltinCall& c, Result* result) {
     return true;
   }
   // A subclass, which is warned of, or an error.
-  c.trace.stop(BreakReason::exception, text_of(name));
+  c.trace.stop(BreakReason::raised, text_of(name));
   *result = {nullptr, 0};
   const bool is_like = is_float ? PyFloat_Check(number.get()) : PyLong_Check(number.get());
   if (is_like)

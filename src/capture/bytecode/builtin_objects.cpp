@@ -22,7 +22,7 @@ bool repeat_method(BuiltinCall& c, Value self, std::span<const Value> arguments,
   c.trace.effect_call(inputs, c.keywords);
   result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
   if (result->object == nullptr)
-    c.trace.stop(BreakReason::exception, std::string(name));
+    c.trace.stop(BreakReason::raised, std::string(name));
   else if (!is_constant(result->object))
     c.trace.stop(BreakReason::unknown_object, Py_TYPE(result->object)->tp_name);
   return true;
@@ -147,6 +147,21 @@ bool make_matches(BuiltinCall& c, std::span<const Value> arguments, Result* resu
   return true;
 }
 
+namespace {
+
+// A method of `type`, bound to a class whose own class has none of that name: super() in one that
+// has.
+bool is_method_of_type(PyObject* callee, std::string_view name) {
+  if (!PyCFunction_Check(callee) || !PyType_Check(PyCFunction_GET_SELF(callee))) return false;
+  const Object text = Object::steal(PyUnicode_FromString(std::string(name).c_str()));
+  PyObject* found = text ? _PyType_Lookup(&PyType_Type, text.get()) : nullptr;
+  return found != nullptr && Py_TYPE(found) == &PyMethodDescr_Type &&
+         reinterpret_cast<PyMethodDescrObject*>(found)->d_method->ml_meth ==
+             PyCFunction_GET_FUNCTION(callee);
+}
+
+}  // namespace
+
 bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> arguments,
                            std::string_view name, PyTypeObject* owner, Result* result) {
   const std::string_view type = owner->tp_name;
@@ -162,6 +177,9 @@ bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> ar
   if ((name == "seed" || name == "random" || name == "getrandbits") &&
       random_type(owner) != nullptr && c.trace.is_born(self.object))
     return draw(c, self, arguments, name, random_type(owner), result);
+  if ((owner == &PyType_Type || is_method_of_type(c.callee.object, name)) && !c.has_keywords() &&
+      call_type_check(c.trace, self, arguments, name, result))
+    return true;
   if (owner == &PyModule_Type && name == "__getattribute__")
     return read_module(c, self, arguments, result);
   if (type == "torch.device" && (name == "__enter__" || name == "__exit__"))
@@ -190,7 +208,7 @@ bool call_method_of_object(BuiltinCall& c, Value self, std::span<const Value> ar
     inputs.insert(inputs.end(), arguments.begin(), arguments.end());
     c.trace.effect_call(inputs, nullptr);
     result->object = call_plainly(c.callee.object, c.arguments, nullptr);
-    if (result->object == nullptr) c.trace.stop(BreakReason::exception, "__init__");
+    if (result->object == nullptr) c.trace.stop(BreakReason::raised, "__init__");
     return true;
   }
   return false;
@@ -239,6 +257,19 @@ bool call_text(BuiltinCall& c, PyObject* name, Result* result) {
 
 bool make_partial(BuiltinCall& c, Result* result) {
   if (c.count() == 0) return c.plainly(result);
+  // What another one has is taken over.
+  if (Py_TYPE(c.argument(0).object) == reinterpret_cast<PyTypeObject*>(c.callee.object)) {
+    static PyObject* const parts[] = {PyUnicode_InternFromString("func"),
+                                      PyUnicode_InternFromString("args"),
+                                      PyUnicode_InternFromString("keywords")};
+    for (PyObject* name : parts) {
+      const Result part = get_attribute(&c.trace, c.argument(0), name);
+      const Object held = Object::steal(part.object);
+      if (!held) return true;
+      c.trace.use({part.object, part.ref});
+    }
+    if (!c.trace.active()) return false;
+  }
   std::vector<Value> inputs{c.callee};
   for (const Value& v : c.arguments) {
     if (v.ref == 0 && !is_constant(v.object) && !c.trace.is_tracked(v.object)) return false;
@@ -261,6 +292,10 @@ bool count_elements(BuiltinCall& c, Result* result) {
   static PyObject* get = PyUnicode_InternFromString("get");
   for (PyObject* own : {names().setitem, names().getitem, get})
     if (python_method(counts.object, own) != nullptr) return false;
+  PyObject* counted = c.argument(1).object;
+  if (PyList_Check(counted) || PyTuple_Check(counted))
+    for (Py_ssize_t i = 0; i < Py_SIZE(counted); ++i)
+      if (is_hashed_by_code(PySequence_Fast_GET_ITEM(counted, i))) return false;
   std::vector<Result> items;
   bool ok = unpack(&c.trace, c.argument(1), items);
   const Object one = Object::steal(PyLong_FromLong(1));

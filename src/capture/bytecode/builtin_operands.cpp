@@ -43,7 +43,7 @@ bool call_on_operands(BuiltinCall& c, std::string_view function, Result* result)
   }
   PyObject* name = asked_method(function);
   if (name == nullptr || is_constant(self.object)) return false;
-  if (tensors().is_tensor(self.object)) {
+  if (tensors().is_tensor(self.object) && has_own_method(c.trace, self.object, name)) {
     if (function != "abs" || c.count() != 1) return false;
     *result = absolute(c.trace, c.arguments);
     return true;

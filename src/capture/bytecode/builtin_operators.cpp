@@ -98,12 +98,12 @@ bool change_list(BuiltinCall& c, Result* result) {
   c.trace.own(list);
   c.trace.effect_call(inputs, nullptr);
   {
-    const Transparent transparent(&c.trace, true);  // comparisons
+    const Repeated repeated(&c.trace);  // comparisons
     result->object = call_plainly(c.callee.object, c.arguments, nullptr);
   }
   c.trace.check_log();
   if (result->object == nullptr)
-    c.trace.stop(BreakReason::exception, "a change of a list");
+    c.trace.stop(BreakReason::raised, "a change of a list");
   else
     result->ref = c.trace.adopt(result->object);
   return true;

@@ -1,5 +1,4 @@
-// sorted, list.sort, min and max with a key: the keys are computed one by one, then C compares
-// them.
+// sorted and list.sort: the keys are computed one by one, then C compares them.
 #include <string>
 
 #include "capture/bytecode/builtin_call.h"
@@ -10,7 +9,6 @@ namespace {
 struct Sorting {
   Value key{Py_None, 0};
   Value reverse{Py_False, 0};
-  Value fallback;
 };
 
 // False: a keyword that is not known, which raises.
@@ -21,8 +19,6 @@ bool read_options(const BuiltinCall& c, std::span<const Value> values, Sorting* 
       sorting->key = values[i];
     else if (name == "reverse")
       sorting->reverse = values[i];
-    else if (name == "default")
-      sorting->fallback = values[i];
     else
       return false;
   }
@@ -45,9 +41,10 @@ Object compute_keys(Trace& trace, Value key, std::span<const Result> items) {
   return keys;
 }
 
-// function(range(n), key=keys.__getitem__, more...): sorted, min or max of positions.
-Object call_on_positions(Trace& trace, const char* function, PyObject* keys, PyObject* reverse) {
-  Object callee = Object::steal(Py_XNewRef(PyDict_GetItemString(PyEval_GetBuiltins(), function)));
+// The positions of the keys in their order: sorted(range(n), key=keys.__getitem__,
+// reverse=reverse).
+Object sort_positions(Trace& trace, PyObject* keys, PyObject* reverse) {
+  Object callee = Object::steal(Py_XNewRef(PyDict_GetItemString(PyEval_GetBuiltins(), "sorted")));
   Object size = Object::steal(PyLong_FromSsize_t(PyList_GET_SIZE(keys)));
   Object range =
       Object::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyRange_Type), size.get()));
@@ -55,7 +52,7 @@ Object call_on_positions(Trace& trace, const char* function, PyObject* keys, PyO
   Object getter = Object::steal(PyObject_GetAttrString(keys, "__getitem__"));
   Object options = Object::steal(PyDict_New());
   PyDict_SetItemString(options.get(), "key", getter.get());
-  if (reverse != nullptr) PyDict_SetItemString(options.get(), "reverse", reverse);
+  PyDict_SetItemString(options.get(), "reverse", reverse);
   Object result;
   {
     const Transparent transparent(&trace, true);  // comparisons in Python
@@ -79,8 +76,7 @@ bool sort_items(Trace& trace, const Sorting& sorting, std::span<const Result> it
   if (is_reversed < 0) return false;
   const Object keys = compute_keys(trace, sorting.key, items);
   if (!keys) return false;
-  const Object order =
-      call_on_positions(trace, "sorted", keys.get(), is_reversed ? Py_True : Py_False);
+  const Object order = sort_positions(trace, keys.get(), is_reversed ? Py_True : Py_False);
   if (!order) return false;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(order.get()); ++i) {
     const Result& item =
@@ -116,7 +112,7 @@ bool call_sorted(BuiltinCall& c, Result* result) {
   if (c.positional() != 1 || !read_options(c, c.arguments.subspan(1), &sorting))
     return c.plainly(result);
   std::vector<Result> items;
-  if (unpack(&c.trace, c.argument(0), items)) {
+  if (unpack(&c.trace, c.argument(0), items, true)) {
     std::vector<Value> sorted;
     if (sort_items(c.trace, sorting, items, sorted)) *result = build_list(&c.trace, sorted);
   }
@@ -137,41 +133,8 @@ bool sort_list(BuiltinCall& c, Value list, std::span<const Value> options, Resul
     const Result in_order = build_list(&c.trace, sorted);
     const Object held = Object::steal(in_order.object);
     const Object all = Object::steal(PySlice_New(nullptr, nullptr, nullptr));
-    c.trace.hold(in_order.object);
     if (set_item(&c.trace, list, {all.get(), 0}, {in_order.object, in_order.ref}))
       *result = {Py_NewRef(Py_None), 0};
-  }
-  release(items);
-  return true;
-}
-
-bool call_extreme_by_key(BuiltinCall& c, bool is_max, Result* result) {
-  Sorting sorting;
-  const size_t positional = c.positional();
-  if (positional == 0 || !read_options(c, c.arguments.subspan(positional), &sorting) ||
-      (positional > 1 && sorting.fallback.object != nullptr))
-    return c.plainly(result);
-  std::vector<Result> items;
-  bool ok = true;
-  if (positional == 1) {
-    ok = unpack(&c.trace, c.argument(0), items);
-  } else {
-    for (size_t i = 0; i < positional; ++i)
-      items.push_back({Py_NewRef(c.argument(i).object), c.argument(i).ref});
-  }
-  if (ok && items.empty()) {
-    if (sorting.fallback.object != nullptr)
-      *result = {Py_NewRef(sorting.fallback.object), sorting.fallback.ref};
-    else
-      PyErr_Format(PyExc_ValueError, "%s() arg is an empty sequence", is_max ? "max" : "min");
-  } else if (ok) {
-    if (const Object keys = compute_keys(c.trace, sorting.key, items)) {
-      if (const Object best =
-              call_on_positions(c.trace, is_max ? "max" : "min", keys.get(), nullptr)) {
-        const Result& item = items[static_cast<size_t>(PyLong_AsSsize_t(best.get()))];
-        *result = {Py_NewRef(item.object), item.ref};
-      }
-    }
   }
   release(items);
   return true;

@@ -21,11 +21,16 @@ using Names_ = std::unordered_set<std::string_view>;
 
 // -- builtins
 
+// PyTorch's own method of a tensor.
+bool is_own_of_tensor(Trace& trace, Value v, PyObject* name) {
+  return tensors().is_tensor(v.object) && has_own_method(trace, v.object, name);
+}
+
 bool call_len(BuiltinCall& c, Result* result) {
   if (c.count() != 1) return c.plainly(result);
   const Value v = behind_proxy(c.trace, c.argument(0));
   if (PyObject* method = python_method(v.object, names().len);
-      method && !tensors().is_tensor(v.object)) {
+      method && !is_own_of_tensor(c.trace, v, names().len)) {
     *result = c.call_special(method, names().len, v);
     if (result->object != nullptr && !check_length(c.trace, result)) Py_CLEAR(result->object);
     return true;
@@ -36,18 +41,6 @@ bool call_len(BuiltinCall& c, Result* result) {
     c.trace.guard_length(v);
   else
     c.trace.use(v);
-  return c.plainly(result);
-}
-
-// The answer depends on the type alone, and on classes that are what they are.
-bool call_isinstance(BuiltinCall& c, Result* result) {
-  if (c.count() == 2) {
-    if (tensors().is_tensor(c.argument(0).object))
-      c.trace.use(c.argument(0));
-    else
-      c.trace.guard_type(c.argument(0));
-    c.trace.use(c.argument(1));
-  }
   return c.plainly(result);
 }
 
@@ -151,68 +144,6 @@ bool call_any_or_all(BuiltinCall& c, Result* result, bool any) {
 bool call_any(BuiltinCall& c, Result* result) { return call_any_or_all(c, result, true); }
 bool call_all(BuiltinCall& c, Result* result) { return call_any_or_all(c, result, false); }
 
-bool call_sum(BuiltinCall& c, Result* result) {
-  if (c.count() < 1 || c.count() > 2 || c.positional() == 0) return c.plainly(result);
-  if (c.has_keywords() && text_of(c.keyword(0)) != "start") return c.plainly(result);
-  if (c.count() == 2) {
-    PyObject* start = c.argument(1).object;
-    if (PyUnicode_Check(start) || PyBytes_Check(start) || PyByteArray_Check(start)) {
-      c.trace.guard_type(c.argument(1));
-      return c.plainly(result);  // raises
-    }
-  }
-  std::vector<Result> items;
-  if (!unpack(&c.trace, c.argument(0), items)) return true;
-  Object zero = Object::steal(PyLong_FromLong(0));
-  Result total = c.count() == 2 ? Result{Py_NewRef(c.argument(1).object), c.argument(1).ref}
-                                : Result{Py_NewRef(zero.get()), 0};
-  for (const Result& item : items) {
-    if (total.object != nullptr) {
-      const Result next_total =
-          binary(&c.trace, NB_ADD, {total.object, total.ref}, {item.object, item.ref});
-      Py_DECREF(total.object);
-      total = next_total;
-    }
-    Py_DECREF(item.object);
-  }
-  *result = total;
-  return true;
-}
-
-// min and max: the elements are compared one by one, as CPython does it.
-bool call_extreme(BuiltinCall& c, Result* result, int op) {
-  if (c.count() == 0) return c.plainly(result);
-  if (c.has_keywords()) return call_extreme_by_key(c, op == Py_GT, result);
-  if (c.count() == 2 && are_lazy_numbers(c.arguments)) return call_on_numbers(c, result);
-  std::vector<Result> items;
-  if (c.count() == 1) {
-    if (!unpack(&c.trace, c.argument(0), items)) return true;
-  } else {
-    for (size_t i = 0; i < c.count(); ++i)
-      items.push_back({Py_NewRef(c.argument(i).object), c.argument(i).ref});
-  }
-  if (items.empty()) return c.plainly(result);
-  size_t best = 0;
-  for (size_t i = 1; i < items.size(); ++i) {
-    const Result better = compare(&c.trace, op, {items[i].object, items[i].ref},
-                                  {items[best].object, items[best].ref});
-    const int is_better =
-        better.object == nullptr ? -1 : truth(&c.trace, {better.object, better.ref});
-    Py_XDECREF(better.object);
-    if (is_better < 0) {
-      for (const Result& item : items) Py_DECREF(item.object);
-      return true;
-    }
-    if (is_better == 1) best = i;
-  }
-  *result = {Py_NewRef(items[best].object), items[best].ref};
-  for (const Result& item : items) Py_DECREF(item.object);
-  return true;
-}
-
-bool call_min(BuiltinCall& c, Result* result) { return call_extreme(c, result, Py_LT); }
-bool call_max(BuiltinCall& c, Result* result) { return call_extreme(c, result, Py_GT); }
-
 bool call_callable(BuiltinCall& c, Result* result) {
   if (c.count() == 1) c.trace.guard_type(c.argument(0));
   return c.plainly(result);
@@ -230,7 +161,7 @@ bool call_hash(BuiltinCall& c, Result* result) {
   if (c.count() != 1) return c.plainly(result);
   const Value v = c.argument(0);
   if (PyObject* method = python_method(v.object, names().hash);
-      method && !tensors().is_tensor(v.object)) {
+      method && !is_own_of_tensor(c.trace, v, names().hash)) {
     const Result hash = c.call_special(method, names().hash, v);
     if (hash.object == nullptr) return true;
     const Object held = Object::steal(hash.object);
@@ -428,7 +359,6 @@ bool make_deque(BuiltinCall& c, Result* result) {
     const Result built = build_list(&c.trace, values);
     for (const Result& item : items) Py_DECREF(item.object);
     list = Object::steal(built.object);
-    c.trace.hold(built.object);
     inputs[1] = {built.object, built.ref};
   }
   for (size_t i = 2; i < inputs.size(); ++i) c.trace.use(inputs[i]);
@@ -446,7 +376,6 @@ bool make_proxy(BuiltinCall& c, Result* result) {
   if (!c.trace.is_tracked(dict)) return false;
   result->object = call_plainly(c.callee.object, c.arguments, nullptr);
   if (result->object == nullptr) return true;
-  c.trace.hold(dict);
   const Value inputs[] = {c.callee, c.argument(0)};
   result->ref = c.trace.make(StepKind::call, inputs, result->object);
   return true;
@@ -463,6 +392,7 @@ bool make_reference(BuiltinCall& c, Result* result) {
   }
   if (object.ref == 0 || !is_known_by_identity(Py_TYPE(object.object))) return false;
   c.trace.guard_type(object);
+  if (is_fixed(object.object)) c.trace.guard_same(object);  // a class: nothing else tells which
   result->object = call_plainly(c.callee.object, c.arguments, nullptr);
   if (result->object == nullptr) return true;
   if (c.trace.is_born(object.object)) {
@@ -535,7 +465,7 @@ bool call_repr(BuiltinCall& c, Result* result) {
 const Table& functions_of_builtins() {
   static const Table table{{"len", call_len},
                            {"isinstance", call_isinstance},
-                           {"issubclass", call_isinstance},
+                           {"issubclass", call_issubclass},
                            {"getattr", call_getattr},
                            {"hasattr", call_hasattr},
                            {"setattr", call_setattr},
@@ -627,8 +557,7 @@ bool call_numpy(BuiltinCall& c, Result* result) {
   for (const Value& v : c.arguments)
     if (!is_numeric(v.object)) return false;
   c.trace.guard_same(c.callee);
-  const Unfollowed unfollowed(&c.trace, false);
-  return c.on_constants(result);
+  return c.by_library(result);
 }
 
 // Functions without arguments that tell how the interpreter or the process is set up: asked again
@@ -682,9 +611,12 @@ bool makes_constants(PyTypeObject* type) {
                                                        &PyFrozenSet_Type, &PyRange_Type};
   const std::string_view name = type->tp_name;
   return table.contains(type) || is_numpy_number(type) || name == "torch.device" ||
-         name == "torch.Size" || name == "torch.finfo" || name == "torch.iinfo" ||
-         std::string_view(Py_TYPE(type)->tp_name) == "EnumType" ||
-         std::string_view(Py_TYPE(type)->tp_name) == "EnumMeta";
+         name == "torch.Size" || name == "torch.finfo" || name == "torch.iinfo";
+}
+
+bool is_enumeration(PyTypeObject* type) {
+  const std::string_view meta = Py_TYPE(type)->tp_name;
+  return meta == "EnumType" || meta == "EnumMeta";
 }
 
 }  // namespace
@@ -699,6 +631,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     if (type == &PyLong_Type || type == &PyFloat_Type)
       return convert_object(c, result) || call_on_numbers(c, result);
     if (makes_constants(type)) return c.on_constants(result);
+    if (is_enumeration(type)) return c.by_library(result);
     if (Handler handler = find_type(type)) {
       trace->guard_same(callee);
       return handler(c, result);
@@ -741,6 +674,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
       return call_operator_function(c, name, result);
     if (std::string_view(module) == "math")
       return (name != "pow" && call_on_operands(c, name, result)) || call_on_numbers(c, result);
+    if (std::string_view(module) == "_abc") return call_abstract_check(c, name, result);
     if (std::string_view(module) == "_bisect") return call_bisect(c, name, result);
     if (std::string_view(module) == "_heapq") return change_list(c, result);
     if (pure_modules().contains(module)) return c.on_constants(result);
@@ -750,7 +684,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     if (std::string_view(module) == "sys" && name == "exc_info") return call_exc_info(c, result);
     if (std::string_view(module) == "_functools" && name == "reduce") return call_reduce(c, result);
     if (std::string_view(module) == "itertools" && name == "tee") return make_tees(c, result);
-    if (std::string_view(module) == "_warnings" && name == "warn") return call_warn(c, result);
+    if (std::string_view(module) == "_warnings") return call_warnings(c, name, result);
     if (reads_state_of_process(module, name)) return read_state_of_process(c, result);
     if (std::string_view(module) == "_collections" && name == "_count_elements")
       return count_elements(c, result);

@@ -5,10 +5,14 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "capture/bytecode/boundary.h"
 #include "capture/bytecode/hook.h"
+#include "capture/bytecode/messages.h"
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
+#include "capture/bytecode/other_compilers.h"
 #include "capture/bytecode/private_api.h"
 #include "capture/bytecode/runner.h"
 
@@ -16,14 +20,6 @@ namespace smelt::bytecode {
 namespace {
 
 PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
-
-std::string_view module_of(PyObject* function) {
-  PyObject* name = PyDict_GetItemWithError(PyFunction_GetGlobals(function), names().name);
-  if (name == nullptr || !PyUnicode_Check(name)) return {};
-  Py_ssize_t size;
-  const char* text = PyUnicode_AsUTF8AndSize(name, &size);
-  return text == nullptr ? std::string_view() : std::string_view(text, static_cast<size_t>(size));
-}
 
 // Machinery whose inner workings are of no use in a graph, or that looks at the interpreter itself.
 // A module stands for what is below it as well.
@@ -45,6 +41,9 @@ bool is_left_alone(std::string_view module) {
                                                   "torch.library",
                                                   "torch._library",
                                                   "torch.multiprocessing",
+                                                  "torch.distributed.fsdp",
+                                                  "torch.distributed._composable",
+                                                  "torch.distributed.distributed_c10d",
                                                   "torch.autograd.gradcheck",
                                                   "torch.testing._comparison",
                                                   "torch.testing._internal.common_utils",
@@ -97,6 +96,8 @@ bool has_known_functions(std::string_view module) {
                                                   "torch._compile",
                                                   "torch._dynamo.eval_frame",
                                                   "torch._dynamo.decorators",
+                                                  "torch._dynamo.mutation_guard",
+                                                  "torch._dynamo.external_utils",
                                                   "torch.autograd",
                                                   "torch.autograd.function",
                                                   "torch.autograd.graph",
@@ -104,51 +105,31 @@ bool has_known_functions(std::string_view module) {
   return std::ranges::find(kModules, module) != std::end(kModules);
 }
 
-// Most functions are just followed. Asked about each call, so what is known of a module is kept, by
-// its name.
+// Most functions are just followed. Asked about each call, so what is known of a name of a module
+// is kept. Of a name that a library has, the user may have a module too.
 bool is_in_plain_module(PyObject* function) {
   static std::unordered_map<PyObject*, bool> known;
   constexpr size_t kMost = 10'000;
   PyObject* name = PyDict_GetItemWithError(PyFunction_GET_GLOBALS(function), names().name);
   if (name == nullptr) return false;
-  if (const auto found = known.find(name); found != known.end()) return found->second;
-  const std::string_view module = module_of(function);
-  const bool is_plain = !module.empty() && !is_left_alone(module) && !has_known_functions(module);
-  if (known.size() < kMost) known.emplace(Py_NewRef(name), is_plain);
-  return is_plain;
-}
-
-std::string describe(PyObject* callee) {
-  if (PyFunction_Check(callee))
-    return text_of(reinterpret_cast<PyFunctionObject*>(callee)->func_qualname);
-  if (PyCFunction_Check(callee)) return reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;
-  if (PyType_Check(callee)) return reinterpret_cast<PyTypeObject*>(callee)->tp_name;
-  if (Py_TYPE(callee) == &PyMethodDescr_Type || Py_TYPE(callee) == &PyWrapperDescr_Type)
-    return std::string(PyDescr_TYPE(callee)->tp_name) + "." + text_of(PyDescr_NAME(callee));
-  return std::string("an object of type ") + Py_TYPE(callee)->tp_name;
+  const auto found = known.find(name);
+  bool is_plain = found != known.end() && found->second;
+  if (found == known.end()) {
+    const std::string module = text_of(name);
+    is_plain = !module.empty() && !is_left_alone(module) && !has_known_functions(module);
+    if (known.size() < kMost) known.emplace(Py_NewRef(name), is_plain);
+  }
+  return is_plain || module_of(function).empty();
 }
 
 Result call_unfollowed(Trace& trace, BreakReason reason, Value callee,
                        std::span<const Value> arguments, PyObject* keywords) {
-  trace.stop(reason, describe(callee.object));
+  const bool is_python = reason == BreakReason::c_function && PyFunction_Check(callee.object);
+  trace.stop(is_python ? BreakReason::python_function : reason, describe_callee(callee.object));
   std::vector<Object> held{Object::share(callee.object)};  // so far the trace may have done that
   for (const Value& argument : arguments) held.push_back(Object::share(argument.object));
   end_stopped(trace);
   return {call_plainly(callee.object, arguments, keywords), 0};
-}
-
-// torch._disable_dynamo and the like ask another compiler to stay away: what they wrap is meant for
-// us too. Once that compiler is loaded, it wraps functions of torch's by itself.
-PyObject* behind_wrapper(PyObject* function) {
-  const auto module = module_of(function);
-  const bool is_patched = module == "torch._dynamo.eval_frame";
-  if (module != "torch._compile" && !is_patched) return nullptr;
-  PyObject* dict = reinterpret_cast<PyFunctionObject*>(function)->func_dict;
-  PyObject* inner = dict == nullptr ? nullptr : PyDict_GetItemWithError(dict, names().wrapped);
-  if (inner == nullptr || !PyFunction_Check(inner)) return nullptr;
-  if (!is_patched) return inner;
-  const bool is_disabled = PyDict_GetItemString(dict, "_torchdynamo_disable") == Py_True;
-  return is_disabled && std::string_view(module_of(inner)).starts_with("torch.") ? inner : nullptr;
 }
 
 // inspect.signature tells what a function is like, and the function is known by identity.
@@ -172,17 +153,34 @@ bool is_inspection(PyObject* function) {
   return name.starts_with("is") || name == "_has_code_flag";
 }
 
-// torch.optim asks another compiler to break its graph, caches of models tell it about their
-// tensors; to anybody else that is an empty function, and an attribute.
-bool is_graph_break(PyObject* function) {
-  return is_function_of(function, "torch._dynamo.decorators", "graph_break") ||
-         is_function_of(function, "torch._dynamo.decorators", "mark_static_address");
+// An op as torch.library.custom_op gives it hands on to the op.
+bool is_op_object(PyObject* function) {
+  return is_function_of(function, "torch._library.custom_ops", "CustomOpDef.__call__");
 }
 
 // copy.copy, which does what the object's class says; deepcopy() knows objects by their addresses.
 bool is_shallow_copy(PyObject* function) {
   return module_of(function) == "copy" &&
          text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname) == "copy";
+}
+
+// How the filters of warnings are set and put back. Not where a list takes the warnings: C code
+// fills it.
+bool sets_filters(PyObject* function, std::span<const Value> arguments) {
+  if (module_of(function) != "warnings") return false;
+  static const std::unordered_set<std::string> kFunctions{"simplefilter",
+                                                          "filterwarnings",
+                                                          "_add_filter",
+                                                          "catch_warnings.__init__",
+                                                          "catch_warnings.__enter__",
+                                                          "catch_warnings.__exit__"};
+  const std::string name = text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname);
+  if (!kFunctions.contains(name)) return false;
+  if (!name.ends_with("__enter__")) return true;
+  const Object records = Object::steal(
+      arguments.empty() ? nullptr : PyObject_GetAttrString(arguments[0].object, "_record"));
+  PyErr_Clear();
+  return records.get() == Py_False;
 }
 
 // How a dict of weak keys or values is read: by its references.
@@ -204,11 +202,59 @@ BreakReason why_left_alone(PyObject* function) {
   return transforms ? BreakReason::transform : BreakReason::c_function;
 }
 
+// All that inspect.signature reads of a function: its code, defaults and annotations, and what it
+// says of itself or of a function that it wraps. False: it says something else.
+bool guard_signature(Trace& trace, Value function) {
+  static const auto intern = [](const char* text) { return PyUnicode_InternFromString(text); };
+  static PyObject* const fields[] = {intern("__defaults__"), intern("__kwdefaults__"),
+                                     intern("__annotations__")};
+  static PyObject* const own[] = {intern("__signature__"), intern("_partialmethod"),
+                                  intern("__wrapped__")};
+  constexpr int kMost = 16;  // functions that wrap each other
+  for (int i = 0; i < kMost && PyFunction_Check(function.object); ++i) {
+    if (trace.is_born(function.object)) return false;
+    trace.guard_same(function);
+    trace.guard_function(function);
+    for (PyObject* name : fields) {
+      const Result found = get_attribute(&trace, function, name);
+      const Object held = Object::steal(found.object);
+      if (!held) return false;
+      const Value value{held.get(), found.ref};
+      trace.guard_same(value);
+      if (!PyDict_CheckExact(held.get())) continue;
+      trace.guard_keys(value);
+      PyObject *key, *item;
+      Py_ssize_t at = 0;
+      while (PyDict_Next(held.get(), &at, &key, &item))
+        trace.guard_same({item, trace.read_dict(value, key, item)});
+    }
+    Value wrapped;
+    for (PyObject* name : own) {
+      const Result found = get_attribute(&trace, function, name);
+      if (found.object == nullptr) {
+        PyErr_Clear();
+        continue;
+      }
+      const Object held = Object::steal(found.object);
+      if (name != own[2]) return false;
+      wrapped = {found.object, found.ref};
+    }
+    if (wrapped.object == nullptr) return trace.active();
+    function = wrapped;
+  }
+  return false;
+}
+
 Result call_signature(Trace& trace, Value function, std::span<const Value> arguments,
                       PyObject* keywords) {
   const Value of = arguments.size() == 1 ? arguments[0] : Value{};
-  if (of.object == nullptr || !(PyFunction_Check(of.object) || PyMethod_Check(of.object)) ||
-      (PyFunction_Check(of.object) && trace.is_born(of.object)))
+  Value inner = of;
+  if (of.object != nullptr && PyMethod_Check(of.object)) {
+    PyObject* behind = PyMethod_GET_FUNCTION(of.object);
+    const Value method = trace.value(of.object, of.ref);
+    inner = {behind, trace.read(NodeKind::method_function, method, nullptr, 0, behind)};
+  }
+  if (of.object == nullptr || !guard_signature(trace, inner))
     return call_unfollowed(trace, BreakReason::c_function, function, arguments, keywords);
   trace.use(of);
   PyObject* result;
@@ -259,15 +305,27 @@ Result call_python(Trace& trace, Value function, std::span<const Value> argument
     return call_function(trace, function, arguments, keywords);
   if (PyObject* inner = behind_wrapper(function.object)) {
     trace.use(function);
-    return call(&trace, {inner, 0}, arguments, keywords);
+    trace.hold(inner);
+    return call(&trace, {inner, trace.object_behind(inner)}, arguments, keywords);
+  }
+  if (is_disabled_elsewhere(function.object))
+    return call_unfollowed(trace, BreakReason::disabled_for_torch, function, arguments, keywords);
+  // What is compiled is what runs for True.
+  if (is_function_of(function.object, "smelt._compile", "is_compiling")) {
+    trace.use(function);
+    return {Py_NewRef(Py_True), 0};
   }
   if (is_signature(function.object)) return call_signature(trace, function, arguments, keywords);
   if (Result result; call_autograd(trace, function, arguments, keywords, &result)) return result;
   if (Result result; call_profiler(trace, function, arguments, keywords, &result)) return result;
   if (Result result; call_copy(trace, function, arguments, keywords, &result)) return result;
+  if (Result result;
+      trace.active() && call_checkpoint(trace, function, arguments, keywords, &result))
+    return result;
   if (!trace.active()) return {call_plainly(function.object, arguments, keywords), 0};
   if (!is_followed(function.object) && !is_of_own_random(trace, function.object, arguments) &&
-      !is_silent_logging(trace, function.object, arguments))
+      !is_silent_logging(trace, function.object, arguments) &&
+      !sets_filters(function.object, arguments))
     return call_unfollowed(trace, why_left_alone(function.object), function, arguments, keywords);
   return call_function(trace, function, arguments, keywords);
 }
@@ -276,7 +334,7 @@ Result call_method(Trace& trace, Value method, std::span<const Value> arguments,
                    PyObject* keywords) {
   PyObject* function = PyMethod_GET_FUNCTION(method.object);
   PyObject* self = PyMethod_GET_SELF(method.object);
-  trace.hold(method.object);
+  const Object held = Object::share(method.object);
   std::vector<Value> all{{self, trace.read(NodeKind::method_self, method, nullptr, 0, self)}};
   all.insert(all.end(), arguments.begin(), arguments.end());
   const Ref ref = trace.read(NodeKind::method_function, method, nullptr, 0, function);
@@ -657,19 +715,13 @@ Result call_compiled(Trace& trace, Value callee, PyObject* function, PyObject* b
 
 }  // namespace
 
-bool is_function_of(PyObject* function, std::string_view module, std::string_view name) {
-  const PyObject* code = PyFunction_GET_CODE(function);
-  return module_of(function) == module &&
-         text_of(reinterpret_cast<const PyCodeObject*>(code)->co_qualname) == name;
-}
-
 bool is_followed(PyObject* function) {
   if (is_disabled(function)) return false;
   if (is_in_plain_module(function)) return true;
   return behind_wrapper(function) == nullptr &&
          (!is_left_alone(module_of(function)) || is_signature_field(function) ||
-          is_inspection(function) || is_shallow_copy(function) || is_graph_break(function) ||
-          is_weak_read(function));
+          is_inspection(function) || is_shallow_copy(function) || is_note_to_compiler(function) ||
+          is_plain_code_of_compiler(function) || is_weak_read(function) || is_op_object(function));
 }
 
 PyObject* call_plainly(PyObject* callee, std::span<const Value> arguments, PyObject* keywords) {
@@ -682,6 +734,7 @@ PyObject* call_plainly(PyObject* callee, std::span<const Value> arguments, PyObj
     stack = many.data();
   }
   for (size_t i = 0; i < arguments.size(); ++i) stack[i + 1] = arguments[i].object;
+  note_act();
   const size_t named = keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
   return PyObject_Vectorcall(callee, stack + 1,
                              (arguments.size() - named) | PY_VECTORCALL_ARGUMENTS_OFFSET, keywords);

@@ -150,6 +150,20 @@ bool is_constant(PyObject* object) {
   return PyRange_Check(object) || is_numpy_number(Py_TYPE(object));
 }
 
+bool is_plain_instance(PyObject* object) {
+  // Types in C may be on the heap too (array.array); those made by a class statement share this.
+  static const destructor python_dealloc = [] {
+    const SavedError error;  // an attribute that is not there, say
+    Object made = Object::steal(
+        PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "plain"));
+    return reinterpret_cast<PyTypeObject*>(made.get())->tp_dealloc;
+  }();
+  for (const PyTypeObject* type = Py_TYPE(object); type != &PyBaseObject_Type; type = type->tp_base)
+    if (type == nullptr || type->tp_dealloc != python_dealloc || type->tp_methods != nullptr)
+      return false;
+  return true;
+}
+
 bool is_cached_function(PyObject* object) {
   static PyTypeObject* wrapper = [] {
     Object module = Object::steal(PyImport_ImportModule("functools"));

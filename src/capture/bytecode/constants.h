@@ -32,6 +32,8 @@ bool is_constant_set(PyObject* set);
 // torch.return_types.topk: a tuple with names, all of whose fields are its elements. Made of a
 // tuple by its type.
 bool is_struct_sequence(PyObject* object);
+// An object of a class written in Python, with nothing in it but its attributes.
+bool is_plain_instance(PyObject* object);
 // A function behind functools.lru_cache.
 bool is_cached_function(PyObject* object);
 

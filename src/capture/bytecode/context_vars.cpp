@@ -63,7 +63,7 @@ bool call_context_var(Trace* trace, Value callee, std::span<const Value> argumen
   trace->effect_call(inputs, nullptr);
   trace->context_values.erase(var);
   result->object = call_plainly(callee.object, arguments, nullptr);
-  if (result->object == nullptr) trace->stop(BreakReason::exception, "ContextVar.reset");
+  if (result->object == nullptr) trace->stop(BreakReason::raised, "ContextVar.reset");
   return true;
 }
 

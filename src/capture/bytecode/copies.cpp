@@ -43,6 +43,21 @@ bool has_slots(PyTypeObject* type) {
   return false;
 }
 
+// A __getattribute__ in Python that has, for an object of this class, nothing but object's own to
+// say of how it is copied. It is asked for real; when the copy is made it is followed.
+bool has_usual_answers(PyObject* object, PyObject* getter) {
+  if (getter == nullptr || !PyFunction_Check(getter)) return false;
+  for (const char* special : kSpecial) {
+    const Object name = interned(special);
+    PyObject* usual = _PyType_Lookup(&PyBaseObject_Type, name.get());
+    if (std::string_view(special).starts_with("__getattr")) continue;
+    const Object found = Object::steal(PyObject_GetAttr(object, name.get()));
+    PyErr_Clear();
+    if (static_cast<bool>(found) != (usual != nullptr)) return false;
+  }
+  return true;
+}
+
 // An object that is its class and its __dict__.
 bool is_plain(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
@@ -55,9 +70,11 @@ bool is_plain(PyObject* object) {
   PyErr_Clear();
   return dict && std::ranges::all_of(kSpecial, [&](const char* special) {
            const Object name = interned(special);
-           return _PyType_Lookup(type, name.get()) ==
-                      _PyType_Lookup(&PyBaseObject_Type, name.get()) &&
-                  PyDict_GetItemWithError(dict.get(), name.get()) == nullptr;
+           PyObject* own = _PyType_Lookup(type, name.get());
+           const bool is_usual =
+               own == _PyType_Lookup(&PyBaseObject_Type, name.get()) ||
+               (std::string_view(special) == "__getattribute__" && has_usual_answers(object, own));
+           return is_usual && PyDict_GetItemWithError(dict.get(), name.get()) == nullptr;
          });
 }
 
@@ -161,6 +178,14 @@ class Copier {
       const Object name = interned(special);
       trace_.read_type(type, name.get(), _PyType_Lookup(type, name.get()));
     }
+    if (PyObject* getter = _PyType_Lookup(type, interned("__getattribute__").get());
+        getter != nullptr && PyFunction_Check(getter))
+      for (const char* special : kSpecial) {
+        if (std::string_view(special).starts_with("__getattr")) continue;
+        const Result answer = get_attribute(&trace_, value, interned(special).get());
+        Py_XDECREF(answer.object);
+        PyErr_Clear();
+      }
     trace_.read_absent({dispatch_table(), trace_.object_behind(dispatch_table())},
                        reinterpret_cast<PyObject*>(type));
   }
@@ -221,8 +246,12 @@ bool call_copy(Trace& trace, Value function, std::span<const Value> arguments, P
   if (!is_deep && !is_function_of(function.object, "copy", "copy")) return false;
   if (arguments.size() != 1 || keywords != nullptr) return false;
   PyObject* object = arguments[0].object;
-  // A shallow copy of a container is a method of its own.
-  if (is_deep ? !can_copy(object) : !is_plain(object)) return false;
+  {
+    // How it is copied is asked here, and followed when it is.
+    const Unfollowed unfollowed(&trace, false, Trust::everybody);
+    // A shallow copy of a container is a method of its own.
+    if (is_deep ? !can_copy(object) : !is_plain(object)) return false;
+  }
   trace.guard_function(function);
   Copier copier(trace, is_deep);
   *result = is_deep ? copier.copy(arguments[0])

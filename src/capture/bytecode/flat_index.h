@@ -2,6 +2,7 @@
 // it meets; with std::unordered_map that was a tenth of its time.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -41,8 +42,11 @@ class FlatIndex {
   }
 
   void grow() {
+    // Those that were taken away do not count.
+    size_t live = 0;
+    for (const Slot& slot : slots_) live += slot.number != 0;
     std::vector<Slot> old =
-        std::exchange(slots_, std::vector<Slot>(slots_.empty() ? 64 : slots_.size() * 2));
+        std::exchange(slots_, std::vector<Slot>(std::bit_ceil(std::max<size_t>(4 * live, 64))));
     used_ = 0;
     for (const Slot& slot : old)
       if (slot.number != 0) {

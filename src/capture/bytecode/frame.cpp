@@ -69,6 +69,12 @@ _Py_CODEUNIT* lone_return() {
 }
 #endif
 
+// The frame, or the next further out that is one of Python code and has begun.
+std::optional<Frame> first_complete(_PyInterpreterFrame* frame) {
+  while (frame != nullptr && _PyFrame_IsIncomplete(frame)) frame = frame->previous;
+  return frame == nullptr ? std::nullopt : std::optional(Frame(frame));
+}
+
 void empty_stack(Frame frame) {
   PyObject** slots = frame.slots();
   for (int i = frame.locals() + frame.depth() - 1; i >= frame.locals(); --i) {
@@ -130,6 +136,16 @@ PyObject* Frame::generator() const {
 int Frame::line() const {
   return PyCode_Addr2Line(
       code(), _PyInterpreterFrame_LASTI(frame_) * static_cast<int>(sizeof(_Py_CODEUNIT)));
+}
+
+std::optional<Frame> Frame::caller() const { return first_complete(frame_->previous); }
+
+std::optional<Frame> running_frame(PyThreadState* thread) {
+  return first_complete(current_frame(thread));
+}
+
+const _PyInterpreterFrame* caller_of_new_frame(PyThreadState* thread) {
+  return current_frame(thread);
 }
 
 std::optional<Frame> suspended_frame(PyObject* generator) {

@@ -40,10 +40,16 @@ class Frame {
   bool is_generator() const;    // owned by a generator or coroutine
   PyObject* generator() const;  // borrowed
   int line() const;             // of the running unit
+  std::optional<Frame> caller() const;
 
  private:
   _PyInterpreterFrame* frame_;
 };
+
+// The innermost frame of Python code that the thread runs.
+std::optional<Frame> running_frame(PyThreadState* thread);
+// In an eval function: what its frame will return to. Only to compare.
+const _PyInterpreterFrame* caller_of_new_frame(PyThreadState* thread);
 
 // The frame of a generator that has started and not ended.
 std::optional<Frame> suspended_frame(PyObject* generator);

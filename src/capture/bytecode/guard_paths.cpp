@@ -181,6 +181,15 @@ std::string wanted_text(const GuardNames& names, const GuardInstruction& check) 
   }
 }
 
+// By identity, or as strings: no code of the user's is to run here.
+bool holds(PyObject* list, PyObject* key) {
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    PyObject* one = PyList_GET_ITEM(list, i);
+    if (one == key || show(one) == show(key)) return true;
+  }
+  return false;
+}
+
 std::string found_text(const GuardInstruction& check, PyObject* object) {
   switch (check.op) {
     case GuardOp::type: return "a " + std::string(Py_TYPE(object)->tp_name);
@@ -193,13 +202,6 @@ std::string found_text(const GuardInstruction& check, PyObject* object) {
       return length >= 0 ? "length " + std::to_string(length)
                          : "a " + std::string(Py_TYPE(object)->tp_name);
     }
-    case GuardOp::keys: {
-      if (!PyDict_Check(object)) return show(object);
-      const Object list = Object::steal(PyDict_Keys(object));
-      const Object keys = Object::steal(list ? PyList_AsTuple(list.get()) : nullptr);
-      if (!keys) PyErr_Clear();
-      return "keys " + (keys ? show(keys.get()) : "?");
-    }
     case GuardOp::truth: return truth_text(!check.expected);
     case GuardOp::function:
       return PyFunction_Check(object) ? "another function " + constant_name(object) : show(object);
@@ -210,8 +212,29 @@ std::string found_text(const GuardInstruction& check, PyObject* object) {
   }
 }
 
+// "has a new key 'mask'": how the keys of a dict differ from those that were there.
+std::string difference_of_keys(PyObject* were, PyObject* dict) {
+  if (!PyDict_Check(dict)) return "was a dict, is a " + std::string(Py_TYPE(dict)->tp_name);
+  const Object now = Object::steal(PyDict_Keys(dict));
+  const Object before = Object::steal(PySequence_List(were));
+  if (now && before) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(now.get()); ++i)
+      if (PyObject* key = PyList_GET_ITEM(now.get(), i); !holds(before.get(), key))
+        return "has a new key " + show(key);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(before.get()); ++i)
+      if (PyObject* key = PyList_GET_ITEM(before.get(), i); !holds(now.get(), key))
+        return "has no key " + show(key) + " any more";
+  }
+  PyErr_Clear();
+  return "has its keys in another order";
+}
+
 std::string lookup_name(const TypeLookup& lookup) {
   return type_name(lookup.type.get()) + "." + text_of(lookup.name.get());
+}
+
+std::string without_article(const std::string& text) {
+  return text.starts_with("a ") ? text.substr(2) : text;
 }
 
 std::string lookup_value(PyObject* found) { return found != nullptr ? show(found) : "not there"; }
@@ -250,7 +273,11 @@ std::string guard_failure(const GuardNames& names, const GuardInstruction& faile
   if (failed.is_load()) return path + ": was there, is not";
   PyObject* object = registers[failed.first];
   if (failed.op == GuardOp::tensor) return path + ": " + failed.tensor->difference(object);
-  return path + ": was " + wanted_text(names, failed) + ", is " + found_text(failed, object);
+  if (failed.op == GuardOp::keys) return path + ": " + difference_of_keys(failed.object, object);
+  const std::string was = wanted_text(names, failed), is = found_text(failed, object);
+  if (failed.op == GuardOp::same) return path + ": is " + is;
+  if (was == is) return path + ": is not the " + without_article(was) + " that it was";
+  return path + ": was " + was + ", is " + is;
 }
 
 std::string lookup_line(const TypeLookup& lookup) {

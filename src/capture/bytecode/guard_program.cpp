@@ -4,13 +4,16 @@
 #include <bit>
 #include <deque>
 #include <span>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "capture/bytecode/guard_instructions.h"
 #include "capture/bytecode/guard_text.h"
 #include "capture/bytecode/guard_tier0.h"
 #include "capture/bytecode/lazy_elements.h"
+#include "capture/bytecode/operations.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -95,9 +98,44 @@ std::vector<const void*> slots_of(const PyTypeObject* type) {
   return slots;
 }
 
-// Looking these names up in a type gives what it gave, and its operators are what they were.
+// The special methods that the type and its bases in Python define, each behind its name: C code
+// asks for some of them that have no slot (__format__), and two may share one (__add__, __radd__).
+std::vector<Object> special_methods(const PyTypeObject* type) {
+  static const std::unordered_set<std::string_view> kNoMethods{
+      "__doc__",         "__module__",     "__dict__",           "__weakref__",    "__qualname__",
+      "__annotations__", "__slots__",      "__orig_bases__",     "__parameters__", "__slotnames__",
+      "__name__",        "__match_args__", "__abstractmethods__"};
+  std::vector<Object> found;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    if (!can_change(base)) continue;
+    const Object dict = own_dict(base);
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(dict.get(), &at, &key, &value)) {
+      Py_ssize_t size = 0;
+      const char* text = PyUnicode_Check(key) ? PyUnicode_AsUTF8AndSize(key, &size) : nullptr;
+      const std::string_view name(text == nullptr ? "" : text, static_cast<size_t>(size));
+      if (!name.starts_with("__") || !name.ends_with("__") || kNoMethods.contains(name)) continue;
+      found.push_back(Object::share(key));
+      found.push_back(Object::share(value));
+    }
+  }
+  PyErr_Clear();
+  return found;
+}
+
+bool are_same(const std::vector<Object>& a, const std::vector<Object>& b) {
+  return std::ranges::equal(a, b,
+                            [](const Object& x, const Object& y) { return x.get() == y.get(); });
+}
+
+// Looking these names up in a type gives what it gave, its special methods are what they were, and
+// so are its bases.
 struct TypeGuard {
   PyTypeObject* type;
+  Object bases;  // in the order of lookups
+  std::vector<Object> methods;
   unsigned tag = 0;  // for which it is known; 0: for none
   std::vector<const TypeLookup*> lookups;
   std::vector<const void*> slots;
@@ -111,7 +149,9 @@ struct TypeGuard {
   bool holds() {
     if (tag != 0 && type->tp_version_tag == tag) [[likely]]
       return true;
-    if (failed() != nullptr || slots != slots_of(type)) return false;
+    if (failed() != nullptr || type->tp_mro != bases.get() || slots != slots_of(type) ||
+        !are_same(methods, special_methods(type)))
+      return false;
     static PyObject* const any = PyUnicode_InternFromString("__class__");
     if (type->tp_version_tag == 0) _PyType_Lookup(type, any);  // gives it one
     tag = type->tp_version_tag;
@@ -280,9 +320,9 @@ void GuardProgram::Impl::add_load(Ref ref) {
   if (node.kind == NodeKind::constant) load.object = node.object.get();
   if (node.kind == NodeKind::dict_item) load.number = hash_of(load.object);
   if (node.kind == NodeKind::attribute) {
-    PyObject* parent = names.nodes[node.parent].object.get();
-    SMELT_CHECK(parent != nullptr, "the object of an attribute is not known");
-    load.type = Py_TYPE(parent);
+    const Node& parent = names.nodes[node.parent];
+    SMELT_CHECK(parent.object, "the object of an attribute is not known");
+    load.type = parent.type();
     hold(reinterpret_cast<PyObject*>(load.type));
     load.other = hold(_PyType_Lookup(load.type, load.object));
   }
@@ -312,7 +352,7 @@ void GuardProgram::Impl::add_checks(Ref ref) {
   add_if(kGuardSame, GuardOp::same, object);
   if ((node.guards & kGuardType) && !(node.guards & kGuardEqual)) {
     SMELT_CHECK(object != nullptr, "the type of an object is guarded that is not known");
-    add_if(kGuardType, GuardOp::type, hold(reinterpret_cast<PyObject*>(Py_TYPE(object))));
+    add_if(kGuardType, GuardOp::type, hold(reinterpret_cast<PyObject*>(node.type())));
   }
   add_if(kGuardEqual, GuardOp::equal, object);
   add_if(kGuardLength, GuardOp::length, nullptr);
@@ -368,7 +408,9 @@ void GuardProgram::Impl::add_types() {
   const auto guard_of = [&](PyObject* object) -> TypeGuard& {
     const auto [at, is_new] = index.emplace(object, types.size());
     auto* type = reinterpret_cast<PyTypeObject*>(object);
-    if (is_new) types.push_back({type, 0, {}, slots_of(type)});
+    if (is_new)
+      types.push_back(
+          {type, Object::share(type->tp_mro), special_methods(type), 0, {}, slots_of(type)});
     return types[at->second];
   };
   for (const TypeLookup& lookup : lookups) guard_of(lookup.type.get()).lookups.push_back(&lookup);
@@ -482,7 +524,9 @@ std::string GuardProgram::explain(PyObject* const* slots, size_t count) const {
     if (const TypeLookup* failed = type.failed(); failed != nullptr) {
       return lookup_failure(*failed, _PyType_Lookup(type.type, failed->name.get()));
     }
-    if (type.slots != slots_of(type.type)) {
+    if (type.type->tp_mro != type.bases.get())
+      return std::string("the bases of ") + type.type->tp_name + " are others";
+    if (type.slots != slots_of(type.type) || !are_same(type.methods, special_methods(type.type))) {
       return std::string("the special methods of ") + type.type->tp_name + " are others";
     }
   }
@@ -505,6 +549,20 @@ std::vector<std::string> GuardProgram::changed_numbers(PyObject* const* slots, s
     return true;
   });
   return changed;
+}
+
+bool GuardProgram::holds_for_other_sizes(PyObject* const* slots, size_t count) const {
+  if (impl_->cleared) return false;
+  Walk walk(impl_->code);
+  // A guard names sizes and strides last: all else is as it was then.
+  const auto is_size = [&](const GuardInstruction& failed) {
+    if (failed.op != GuardOp::tensor) return false;
+    PyObject* object = walk.registers()[failed.first];
+    if (!tensors().is_tensor(object)) return false;
+    const std::string difference = failed.tensor->difference(object);
+    return difference.starts_with("size ") || difference.starts_with("stride ");
+  };
+  return walk.run({slots, count}, is_size) == nullptr;
 }
 
 size_t GuardProgram::size() const { return impl_->guards; }
@@ -531,6 +589,10 @@ int GuardProgram::traverse(visitproc visit, void* arg) const {
     Py_VISIT(lookup.found.get());
   }
   for (const Object& object : impl_->held) Py_VISIT(object.get());
+  for (const TypeGuard& type : impl_->types) {
+    Py_VISIT(type.bases.get());
+    for (const Object& method : type.methods) Py_VISIT(method.get());
+  }
   for (const auto& tier : impl_->tiers) {
     if (const int stop = tier->traverse(visit, arg); stop != 0) return stop;
   }
@@ -543,7 +605,7 @@ void GuardProgram::clear() {
   const auto lookups = std::exchange(impl_->lookups, {});
   const auto held = std::exchange(impl_->held, {});
   const auto tiers = std::exchange(impl_->tiers, {});
-  impl_->types.clear();
+  const auto types = std::exchange(impl_->types, {});
   impl_->code = {};
   impl_->cleared = true;
 }

@@ -35,6 +35,9 @@ class GuardProgram {
   // now.
   std::vector<std::string> changed_numbers(PyObject* const* slots, size_t count) const;
 
+  // All guards hold but, perhaps, those on the sizes of tensors.
+  bool holds_for_other_sizes(PyObject* const* slots, size_t count) const;
+
   size_t size() const;  // guards
   // One line per guard, "self.layers[0].weight: f32[3, 4] requires_grad".
   std::vector<std::string> lines() const;

@@ -33,8 +33,8 @@ struct Tracing {
   Compiled* compiled = nullptr;  // for whom
   std::vector<Frame> frames;     // those being followed, the root first
   Pending* pending = nullptr;
-  int unfollowed = 0;  // > 0: frames are run by CPython without ending the trace
-  int unlogged = 0;    // > 0: the log is paused
+  Trust trust = Trust::nobody;  // whose frames are run by CPython without ending the trace
+  int unlogged = 0;             // > 0: the log is paused
   // The generators that are followed, with the refs of their slots.
   std::unordered_map<PyObject*, std::vector<Ref>> generators;
   bool transparent = false;                 // C code runs whose callbacks are followed: Transparent
@@ -46,6 +46,9 @@ struct Tracing {
     Place place;
   };
   std::vector<Callee> stopped_in;  // callees in which the trace stopped, the innermost first
+  // Another thread has put another compiler's hook in the place of smelt's (torch.compile does so
+  // when one of its functions begins or ends): frames may have been run unseen.
+  bool has_lost_sight = false;
   // Makes a segment of a trace that has stopped, and drops what the trace holds; once.
   std::function<void()> end;
 };
@@ -57,19 +60,23 @@ Tracing* active_tracing();
 // If the trace has stopped, its segment is made now, before code runs that is not part of it: what
 // the program has dropped is gone then. Not while C code is in the middle of something.
 void end_stopped(const Trace& trace);
-// Where in the user's code the trace is: the innermost frame that is not torch's.
-void locate_break(const Tracing& tracing, Break& at);
 
-// The hook is installed for as long as one of these lives.
+// The thread runs code of a compiled function's call: smelt.is_compiling(). Not what is disabled.
+bool is_in_compiled_call();
+
+// The hook is installed for as long as one of these lives, or until remove().
 class HookScope {
  public:
   explicit HookScope(PyThreadState* thread);
-  ~HookScope();
+  ~HookScope() { remove(); }
   HookScope(const HookScope&) = delete;
   HookScope& operator=(const HookScope&) = delete;
+  // False if someone else has taken it out or put his own on top of it.
+  bool is_in_place() const;
+  void remove();
 
  private:
-  PyThreadState* thread_;
+  PyThreadState* thread_;  // nullptr: removed
 };
 
 // The thread traces for as long as this lives. Nothing is collected meanwhile: finalisers would be
@@ -81,14 +88,29 @@ class TracingScope {
   TracingScope(const TracingScope&) = delete;
   TracingScope& operator=(const TracingScope&) = delete;
 
-  // The trace is over, whatever the thread runs before this ends.
-  void collect_again();
+  // The trace has stopped: code that runs from here on is not part of it.
+  void leave_process_alone();
 
  private:
+  Tracing& tracing_;
   HookScope hook_;
   Tracing* outer_;
   Compiled* outer_adopter_;
-  bool collects_ = PyGC_Disable() != 0;
+  bool holds_collector_ = true;
+};
+
+// Collector and hook belong to the whole process. For as long as this lives they are as if this
+// thread did not trace: while a segment is made, which takes long and lets other threads run.
+class ProcessLeftAlone {
+ public:
+  explicit ProcessLeftAlone(PyThreadState* thread);
+  ~ProcessLeftAlone();
+  ProcessLeftAlone(const ProcessLeftAlone&) = delete;
+  ProcessLeftAlone& operator=(const ProcessLeftAlone&) = delete;
+
+ private:
+  PyThreadState* thread_;
+  int installs_, holds_;
 };
 
 // Frames of code that `compiled` adopts are run by it for as long as this lives; with nullptr, none

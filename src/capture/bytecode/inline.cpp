@@ -6,6 +6,7 @@
 // the interpreter on it.
 #include <algorithm>
 
+#include "capture/bytecode/boundary.h"
 #include "capture/bytecode/hook.h"
 #include "capture/bytecode/interpreter.h"
 #include "capture/bytecode/names.h"
@@ -133,30 +134,48 @@ std::vector<Ref> generator_refs(Tracing& tracing, Frame frame, const Pending& pe
   return refs;
 }
 
-PyObject* follow(Tracing& tracing, PyThreadState* thread, Frame frame, std::vector<Ref> refs,
+// Runs the frame on the interpreter. Throws nothing: the frame is run by now.
+PyObject* follow(Tracing& tracing, PyThreadState* thread, Frame frame, Interpreter& interpreter,
                  Pending& pending, bool throwing) {
   Trace& trace = *tracing.trace;
   const Object code = Object::share(reinterpret_cast<PyObject*>(frame.code()));
   const bool is_generator = frame.is_generator();
-  Interpreter interpreter(thread, frame, &trace, false, std::move(refs));
-  interpreter.set_function_ref(pending.callee_ref);
   const FrameOutcome outcome = interpreter.run(throwing);
   pending.result = interpreter.value_ref();
-  if (outcome == FrameOutcome::yielded)
-    tracing.generators[pending.callee] = interpreter.take_refs();
-  if ((outcome == FrameOutcome::stopped || outcome == FrameOutcome::unsupported) && !is_generator)
-    tracing.stopped_in.push_back({code, interpreter.place()});
+  keep_account(&trace, [&] {
+    if (outcome == FrameOutcome::yielded)
+      tracing.generators[pending.callee] = interpreter.take_refs();
+    if ((outcome == FrameOutcome::stopped || outcome == FrameOutcome::unsupported) && !is_generator)
+      tracing.stopped_in.push_back({code, interpreter.place()});
+  });
   if (outcome == FrameOutcome::stopped) end_stopped(trace);
+  if (outcome == FrameOutcome::returned || outcome == FrameOutcome::raised)
+    interpreter.let_go_of_frame();
   // Behind a break the callee is a root of its own.
   PyObject* result = outcome == FrameOutcome::stopped && !is_generator
                          ? continue_root(*tracing.compiled, thread, frame)
                          : interpreter.complete(outcome);
-  if (outcome == FrameOutcome::generator && result != nullptr && trace.active()) {
+  keep_account(&trace, [&] {
+    if (outcome != FrameOutcome::generator || result == nullptr || !trace.active()) return;
     trace.transient(result);
     tracing.generators[result] = interpreter.take_refs();
     pending.result = trace.ref_of(result);
-  }
+  });
   return result;
+}
+
+// Likewise, with these refs of its slots. False: the interpreter could not be made, and the frame
+// is as it was.
+bool try_to_follow(Tracing& tracing, PyThreadState* thread, Frame frame, std::vector<Ref> refs,
+                   Pending& pending, bool throwing, PyObject** result) {
+  std::optional<Interpreter> interpreter;
+  keep_account(tracing.trace, [&] {
+    interpreter.emplace(thread, frame, tracing.trace, false, std::move(refs));
+    interpreter->set_function_ref(pending.callee_ref);
+  });
+  if (!interpreter) return false;
+  *result = follow(tracing, thread, frame, *interpreter, pending, throwing);
+  return true;
 }
 
 // C code called back a function. Where it has it from: a class, or its own arguments.
@@ -211,60 +230,73 @@ std::vector<Ref> callback_refs(Trace& trace, Frame frame, PyObject* function) {
   return refs;
 }
 
-bool follow_callback(Tracing& tracing, PyThreadState* thread, Frame frame, PyObject* owner,
-                     bool throwing, PyObject** result) {
+// What is to be known before a callback is followed; false: it is not followed.
+bool prepare_callback(Tracing& tracing, Frame frame, PyObject* owner, Pending& pending, Value& sent,
+                      std::vector<Ref>& refs) {
   Trace& trace = *tracing.trace;
-  if (!tracing.transparent || tracing.frames.size() >= kDeepest) return false;
-  const bool in_pass = trace.in_pass;
-  Pending pending;
   pending.callee = owner;
-  std::vector<Ref> refs;
-  Value sent;
   if (frame.is_generator()) {
     if (!tracing.generators.contains(owner)) return false;
     sent = trace.value(frame.slots()[frame.locals() + frame.depth() - 1]);
     pending.arguments = {&sent, 1};
     refs = generator_refs(tracing, frame, pending);
-  } else {
-    if ((frame.code()->co_flags & kAsync) || !is_followed(owner) ||
-        !is_known_callback(tracing, frame, owner))
-      return false;
-    pending.callee_ref = trace.ref_of(owner);
-    if (in_pass && !trace.log().begin_hook(owner, frame.slots())) {
-      trace.check_log();
-      return false;
-    }
-    refs = callback_refs(trace, frame, owner);
-    if (!trace.active()) return false;
+    return true;
   }
-  trace.in_pass = false;
+  if ((frame.code()->co_flags & kAsync) || !is_followed(owner) ||
+      !is_known_callback(tracing, frame, owner))
+    return false;
+  pending.callee_ref = trace.ref_of(owner);
+  if (trace.in_pass && !trace.log().begin_hook(owner, frame.slots())) {
+    trace.check_log();
+    return false;
+  }
+  refs = callback_refs(trace, frame, owner);
+  return trace.active();
+}
+
+// What it returned goes to C code.
+void account_for_result(Trace& trace, PyObject* result, Ref ref, bool looks_inside) {
+  const Value value = trace.value(result, ref);
+  // The C code goes through what the iterator goes over.
+  if (PyIter_Check(value.object) && !touch_iterator(trace, value))
+    trace.stop(BreakReason::iterator, Py_TYPE(value.object)->tp_name);
+  if (looks_inside || is_constant(value.object))
+    trace.use(value);
+  else if (value.ref == 0)
+    trace.stop(BreakReason::unknown_object, Py_TYPE(value.object)->tp_name);
+  if (trace.in_pass && trace.active()) {
+    trace.log().end_hook(result);
+    trace.check_log();
+  }
+}
+
+bool follow_callback(Tracing& tracing, PyThreadState* thread, Frame frame, PyObject* owner,
+                     bool throwing, PyObject** result) {
+  Trace& trace = *tracing.trace;
+  if (!tracing.transparent || tracing.frames.size() >= kDeepest) return false;
+  Pending pending;
+  std::vector<Ref> refs;
+  Value sent;
+  bool is_ready = false;
+  keep_account(&trace,
+               [&] { is_ready = prepare_callback(tracing, frame, owner, pending, sent, refs); });
+  if (!is_ready || !trace.active()) return false;
+  const bool in_pass = std::exchange(trace.in_pass, false);
   const bool looks_inside = tracing.looks_inside;
   Pending* outer = std::exchange(tracing.pending, nullptr);
   tracing.transparent = false;
   ++tracing.called_back;
-  *result = follow(tracing, thread, frame, std::move(refs), pending, throwing);
+  const bool is_run =
+      try_to_follow(tracing, thread, frame, std::move(refs), pending, throwing, result);
   --tracing.called_back;
   tracing.transparent = true;
   tracing.looks_inside = looks_inside;
   tracing.pending = outer;
   trace.in_pass = in_pass;
-  if (*result == nullptr || !trace.active()) return true;
-  const Value value = trace.value(*result, pending.result);
-  if (looks_inside || is_constant(value.object))
-    trace.use(value);
-  else if (value.ref == 0)
-    trace.stop(BreakReason::unknown_object, Py_TYPE(value.object)->tp_name);
-  if (in_pass && trace.active()) {
-    trace.log().end_hook(*result);
-    trace.check_log();
-  }
+  if (!is_run) return false;
+  if (*result != nullptr && trace.active())
+    keep_account(&trace, [&] { account_for_result(trace, *result, pending.result, looks_inside); });
   return true;
-}
-
-bool is_librarys(Frame frame) {
-  PyObject* name = PyDict_GetItemWithError(frame.globals(), names().name);
-  const std::string text = text_of(name);
-  return text == "torch" || text.starts_with("torch.") || text.starts_with("smelt.");
 }
 
 // Makes a call or resumption whose frame is the one to follow.
@@ -283,33 +315,23 @@ class Following {
 
 }  // namespace
 
-void locate_break(const Tracing& tracing, Break& at) {
-  if (tracing.frames.empty()) return;
-  Frame found = tracing.frames.front();
-  for (size_t i = tracing.frames.size(); i-- > 0;) {
-    if (is_librarys(tracing.frames[i])) continue;
-    found = tracing.frames[i];
-    break;
-  }
-  at.file = text_of(found.code()->co_filename);
-  at.line = found.line() > 0 ? found.line() : found.code()->co_firstlineno;
-  at.function = text_of(found.code()->co_name);
-}
-
 bool follow_frame(Tracing& tracing, PyThreadState* thread, Frame frame, bool throwing,
                   PyObject** result) {
   Pending* pending = tracing.pending;
-  if (tracing.unfollowed > 0) return false;
+  if (tracing.trust != Trust::nobody) return false;
   auto* owner =
       frame.is_generator() ? frame.generator() : reinterpret_cast<PyObject*>(frame.function());
   if (pending == nullptr || owner != pending->callee)
     return follow_callback(tracing, thread, frame, owner, throwing, result);
   pending->taken = true;
   tracing.pending = nullptr;
-  std::vector<Ref> refs = frame.is_generator() ? generator_refs(tracing, frame, *pending)
-                                               : Binding(*tracing.trace, frame, *pending).run();
-  *result = follow(tracing, thread, frame, std::move(refs), *pending, throwing);
-  return true;
+  std::vector<Ref> refs;
+  const bool is_bound = keep_account(tracing.trace, [&] {
+    refs = frame.is_generator() ? generator_refs(tracing, frame, *pending)
+                                : Binding(*tracing.trace, frame, *pending).run();
+  });
+  return is_bound &&
+         try_to_follow(tracing, thread, frame, std::move(refs), *pending, throwing, result);
 }
 
 Result call_function(Trace& trace, Value function, std::span<const Value> arguments,
@@ -370,7 +392,7 @@ Transparent::Transparent(Trace* trace, bool looks_inside) {
   entered_ = true;
   transparent_ = std::exchange(tracing->transparent, true);
   looks_inside_ = std::exchange(tracing->looks_inside, looks_inside);
-  unfollowed_ = std::exchange(tracing->unfollowed, 0);
+  trust_ = std::exchange(tracing->trust, Trust::nobody);
 }
 
 Transparent::~Transparent() {
@@ -378,7 +400,20 @@ Transparent::~Transparent() {
   Tracing* tracing = current_tracing();
   tracing->transparent = transparent_;
   tracing->looks_inside = looks_inside_;
-  tracing->unfollowed = unfollowed_;
+  tracing->trust = trust_;
+}
+
+Repeated::Repeated(Trace* trace)
+    : trace_(is_following(trace) ? trace : nullptr), transparent_(trace, true) {
+  if (trace_ == nullptr) return;
+  start_ = trace_->mark();
+  ops_ = trace_->log().position();
+}
+
+Repeated::~Repeated() {
+  if (trace_ == nullptr || !trace_->active()) return;
+  if (trace_->has_changed(start_) || trace_->log().position() != ops_)
+    trace_->stop(BreakReason::c_callback, "a special method with effects of its own");
 }
 
 bool may_call_back(Trace& trace, Value function) {
@@ -403,20 +438,20 @@ bool may_call_back(Trace& trace, Value function) {
   return true;
 }
 
-Unfollowed::Unfollowed(Trace* trace, bool log) : trace_(trace), log_(log) {
+Unfollowed::Unfollowed(Trace* trace, bool log, Trust trust) : trace_(trace), log_(log) {
   Tracing* tracing = active_tracing();
   if (trace_ == nullptr || tracing == nullptr || tracing->trace != trace_) {
     trace_ = nullptr;
     return;
   }
-  ++tracing->unfollowed;
+  outer_ = std::exchange(tracing->trust, std::max(tracing->trust, trust));
   if (!log_ && tracing->unlogged++ == 0) trace_->log().pause();
 }
 
 Unfollowed::~Unfollowed() {
   if (trace_ == nullptr) return;
   Tracing* tracing = current_tracing();
-  --tracing->unfollowed;
+  tracing->trust = outer_;
   if (!log_ && --tracing->unlogged == 0 && trace_->active()) trace_->log().resume();
 }
 

@@ -20,7 +20,9 @@
 #include <exception>
 
 #include "base/error.h"
+#include "capture/bytecode/boundary.h"
 #include "capture/bytecode/hook.h"
+#include "capture/bytecode/libraries.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -52,7 +54,8 @@ const uint8_t* read_number(const uint8_t* at, int* number) {
 class FollowedFrame {
  public:
   FollowedFrame(Trace* trace, Frame frame) : tracing_(trace ? active_tracing() : nullptr) {
-    if (tracing_ != nullptr) tracing_->frames.push_back(frame);
+    if (tracing_ != nullptr && !keep_account(trace, [&] { tracing_->frames.push_back(frame); }))
+      tracing_ = nullptr;
   }
   ~FollowedFrame() {
     if (tracing_ != nullptr) tracing_->frames.pop_back();
@@ -103,6 +106,7 @@ FrameOutcome Interpreter::run(bool throwing, int limit) {
   const FollowedFrame followed(live(), frame_);
   depth_ = frame_.depth();
   next_ = frame_.next_offset();
+  if (trace_ != nullptr) mark_ = trace_->let_go.mark();
   frame_.hide_stack();
   Flow flow = Flow::next;
   if (throwing) {
@@ -115,8 +119,8 @@ FrameOutcome Interpreter::run(bool throwing, int limit) {
     switch (flow) {
       case Flow::next:
         if (limit != 0 && count++ == limit) return pause(FrameOutcome::stopped, next_);
+        if (expected_ != nullptr) keep_account(trace_, [this] { end_if_expected(); });
         if (trace_ != nullptr && !trace_->active()) return pause(FrameOutcome::stopped, next_);
-        if (expected_ != nullptr && ends_here()) return pause(FrameOutcome::stopped, next_);
         flow = guarded(&Interpreter::run_instruction);
         break;
       case Flow::error:
@@ -142,12 +146,14 @@ FrameOutcome Interpreter::pause(FrameOutcome outcome, int offset) {
 
 FrameOutcome Interpreter::raise_out(Flow flow) {
   redo_ = flow == Flow::escape;
-  if (is_root_ && raised_type_.empty()) {
+  if (is_root_ && live() != nullptr) {
     const Object error = take_error();
-    if (error) raised_type_ = Py_TYPE(error.get())->tp_name;
+    keep_account(trace_, [&] {
+      if (raised_type_.empty() && error) raised_type_ = Py_TYPE(error.get())->tp_name;
+      stop(BreakReason::exception, raised_type_);
+    });
     restore_error(error);
   }
-  if (is_root_) stop(BreakReason::exception, raised_type_);
   frame_.set_depth(depth_);
   if (redo_)
     frame_.set_next_offset(start_);
@@ -170,12 +176,20 @@ PyObject* Interpreter::complete(FrameOutcome outcome) {
   return run_in_cpython(thread_, frame_, false);
 }
 
-// C++ exceptions must not pass CPython's frames on the C stack.
+// C++ exceptions must not pass CPython's frames on the C stack (boundary.h).
 Interpreter::Flow Interpreter::guarded(Flow (Interpreter::*part)()) {
+  const uint64_t acts = acts_so_far;
+  const int depth = depth_, start = next_;
   try {
     return (this->*part)();
   } catch (const std::exception& problem) {
-    stop(BreakReason::internal, problem.what());
+    if (trace_ != nullptr) trace_->fail(problem);
+    keyword_names_ = nullptr;
+    if (acts == acts_so_far && depth == depth_) {
+      start_ = start;
+      PyErr_Clear();
+      return Flow::redo;
+    }
     if (PyErr_Occurred() == nullptr) PyErr_Format(PyExc_RuntimeError, "smelt: %s", problem.what());
     return Flow::error;
   }
@@ -204,20 +218,26 @@ Interpreter::Flow Interpreter::run_instruction() {
   const Flow flow = execute(opcode, argument);
   if (trace_ != nullptr) {
     trace_->check_log();
+    note_handlers();
     check_length();
     release_dropped();
   }
   return flow;
 }
 
-// A generator that was left goes now, as it would without a trace.
+// What the program has dropped goes now, as it would without a trace: a generator that was left,
+// and objects that only the trace has.
 void Interpreter::release_dropped() {
-  if (!trace_->has_transients()) return;
+  if (trace_->has_failed()) return;  // it may have been given away in parts
+  if (!trace_->has_transients() && !trace_->let_go.has_any(mark_)) return;
   const SavedError error;
-  while (Object dropped = trace_->take_dropped()) {
+  while (Object dropped = trace_->take_dropped(mark_)) {
     if (PyGen_CheckExact(dropped.get())) close_dropped(dropped.get());
     if (Tracing* tracing = current_tracing()) tracing->generators.erase(dropped.get());
-    const Unfollowed unfollowed(trace_);
+    // A finaliser is code that the program runs. A generator is closed by being dropped, and there
+    // is no code in it for that.
+    const Unfollowed unfollowed(PyGen_CheckExact(dropped.get()) ? trace_ : nullptr, true,
+                                Trust::everybody);
     dropped = Object();
   }
 }
@@ -228,7 +248,7 @@ void Interpreter::close_dropped(PyObject* generator) {
   const Transparent transparent(live(), false);
   const Object closed = Object::steal(PyObject_CallMethod(generator, "close", nullptr));
   if (closed) return;
-  stop(BreakReason::generator, "dropped");
+  stop(BreakReason::generator, "one that raises when it is dropped");
   PyErr_WriteUnraisable(generator);
 }
 
@@ -253,15 +273,33 @@ void Interpreter::checkpoint() {
 }
 
 // In front of a call in which an earlier trace has stopped.
-bool Interpreter::ends_here() {
+void Interpreter::end_if_expected() {
   const auto found = expected_->find({next_, turns_});
-  if (found == expected_->end() || !found->second || trace_->bytecodes == 0) return false;
+  if (found == expected_->end() || !found->second || trace_->bytecodes == 0) return;
   start_ = next_;
   checkpoint();
-  if (live() == nullptr || trace_->exit_offset() != start_) return false;
+  if (live() == nullptr || trace_->exit_offset() != start_) return;
   trace_->stop_at(*found->second);
   has_met_expected_ = true;
-  return true;
+}
+
+// An error of the ops of this instruction would go to a handler of this frame.
+void Interpreter::note_handlers() {
+  if (live() == nullptr) return;
+  const size_t ops = trace_->log().position();
+  if (std::exchange(ops_seen_, ops) == ops || trace_->catches) return;
+  const std::optional<Handler> handler = handler_at(running_);
+  if (!handler) return;
+  trace_->handles = true;
+  // `finally` and `with` begin by what they do in any case, and raise the error again. In PyTorch's
+  // own code that is to put back what the error leaves as it was anyway.
+  trace_->catches =
+      !is_of_package(frame_.globals(), "torch") && !is_of_package(frame_.globals(), "smelt");
+  for (int unit = handler->target; unit < units_; ++unit) {
+    const int opcode = bytes_[2 * unit];
+    if (opcode == RERAISE) break;
+    trace_->catches = trace_->catches || opcode == CHECK_EXC_MATCH || opcode == POP_EXCEPT;
+  }
 }
 
 void Interpreter::check_length() {
@@ -330,20 +368,27 @@ bool Interpreter::unwind(Flow flow) {
   drop(depth_ - handler->depth);
   Object exception = take_error();
   if (handler->push_lasti) push(PyLong_FromLong(lasti_), 0);
-  Ref ref = live() != nullptr ? live()->ref_of(exception.get()) : 0;
-  if (live() != nullptr &&
-      ref == 0) {  // made by C out of what is known: it can be looked at, but not made again
-    live()->transient(exception.get());
-    ref = live()->ref_of(exception.get());
-  }
-  // Raising it has changed it: traceback, context, cause. With one that the trace made, no segment
-  // ends (checkpoint).
-  if (flow == Flow::error && ref != 0 && !live()->is_born(exception.get()))
-    stop(BreakReason::handler, "");
+  Ref ref = 0;
+  keep_account(trace_, [&] { ref = account_for_caught(exception.get(), flow); });
   push(exception.release(), ref);
   next_ = handler->target;
   keyword_names_ = nullptr;
   return true;
+}
+
+// The ref of an exception that a handler gets.
+Ref Interpreter::account_for_caught(PyObject* exception, Flow flow) {
+  if (live() == nullptr) return 0;
+  Ref ref = live()->ref_of(exception);
+  if (ref == 0) {  // made by C out of what is known: it can be looked at, but not made again
+    live()->transient(exception);
+    ref = live()->ref_of(exception);
+  }
+  // Raising it has changed it: traceback, context, cause. With one that the trace made, no segment
+  // ends (checkpoint).
+  if (flow == Flow::error && ref != 0 && !live()->is_born(exception))
+    stop(BreakReason::handler, "");
+  return ref;
 }
 
 void Interpreter::add_traceback() {
@@ -380,7 +425,24 @@ PyObject* Interpreter::pop() {
 }
 
 void Interpreter::drop(int count) {
-  for (int i = 0; i < count; ++i) Py_XDECREF(pop());
+  for (int i = 0; i < count; ++i) let_go(pop());
+}
+
+void Interpreter::let_go(PyObject* object) {
+  if (trace_ != nullptr) trace_->let_go.note(object);
+  Py_XDECREF(object);
+}
+
+// A cached call drops what was in the root's variables when the segment ends, where nobody may see
+// that it is late.
+void Interpreter::let_go_of_variable(PyObject* object) {
+  if (object != nullptr && is_root_ && live() != nullptr) live()->depend_on_finaliser(object);
+  let_go(object);
+}
+
+void Interpreter::let_go_of_frame() {
+  if (live() == nullptr) return;
+  for (int i = 0; i < locals_ + depth_; ++i) trace_->let_go.note(slots_[i]);
 }
 
 Interpreter::Flow Interpreter::replace(int inputs, Result result) {

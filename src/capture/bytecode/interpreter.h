@@ -36,7 +36,7 @@ class Interpreter {
 
   // From frame.next_offset() on; with `throwing` the error that is set is raised there first.
   // `limit`: so many instructions at most, 0 for no limit. A trace that stops lets the current
-  // instruction finish.
+  // instruction finish. Throws nothing.
   FrameOutcome run(bool throwing, int limit = 0);
 
   // What is left to be done for an outcome, by CPython's eval loop: return from the frame, yield,
@@ -56,6 +56,8 @@ class Interpreter {
   Ref value_ref() const { return value_ref_; }
   // The root's instructions since the last one in front of which the trace could have ended.
   const std::unordered_set<int>& between_checkpoints() const { return between_checkpoints_; }
+  // CPython is about to clear the frame.
+  void let_go_of_frame();
   // Kept for a generator between two resumptions.
   std::vector<Ref> take_refs() { return std::move(refs_); }
 
@@ -86,11 +88,13 @@ class Interpreter {
   Flow guarded(Flow (Interpreter::*part)());
   Flow run_instruction();
   void checkpoint();
-  bool ends_here();
+  void end_if_expected();
   void check_length();
+  void note_handlers();
   FrameOutcome pause(FrameOutcome outcome, int offset);
   FrameOutcome raise_out(Flow flow);
   bool unwind(Flow flow);
+  Ref account_for_caught(PyObject* exception, Flow flow);
   void add_traceback();
   std::optional<Handler> handler_at(int unit) const;
   static std::optional<Handler> handler_in(PyCodeObject* code, int unit);
@@ -114,6 +118,8 @@ class Interpreter {
   void push(Result result) { push(result.object, result.ref); }
   PyObject* pop();  // the caller owns it
   void drop(int count);
+  void let_go(PyObject* object);  // steals
+  void let_go_of_variable(PyObject* object);
   // Replaces `inputs` values by the result; an error leaves them to be dropped by the handler.
   Flow replace(int inputs, Result result);
   Flow done(int inputs, bool ok);
@@ -257,8 +263,10 @@ class Interpreter {
   bool redo_ = false;                  // raised: by running the instruction again
   bool never_started_ = false;         // raised: recursion too deep
   int turns_ = 0;                      // of loops, that were begun anew
+  size_t mark_ = 0;                    // what this frame lets go of is noted behind it
   const ExpectedBreaks* expected_ = nullptr;
   bool has_met_expected_ = false;
+  size_t ops_seen_ = 0;  // of the log, after the last instruction
   std::string raised_type_;
   std::unordered_set<int> between_checkpoints_;
   PyObject* value_ = nullptr;

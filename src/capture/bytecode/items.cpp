@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "capture/bytecode/builtin_call.h"
+#include "capture/bytecode/dynamic_tensors.h"
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
 #include "capture/bytecode/private_api.h"
@@ -31,6 +32,23 @@ PyMappingMethods* storage_of(PyObject* sequence) {
   return PyList_Check(sequence) ? PyList_Type.tp_as_mapping : PyTuple_Type.tp_as_mapping;
 }
 
+// The slice with whole numbers in the place of objects that tell theirs, each of which is asked
+// once. Empty with an error set.
+Object plain_slice(Trace& trace, PyObject* object) {
+  if (is_constant(object)) return Object::share(object);
+  const auto* slice = reinterpret_cast<PySliceObject*>(object);
+  PyObject* const parts[] = {slice->start, slice->stop, slice->step};
+  Object numbers[3];
+  const Transparent transparent(&trace, true);
+  for (const int i : {2, 0, 1}) {  // CPython's order
+    const bool is_plain =
+        parts[i] == Py_None || PyLong_CheckExact(parts[i]) || !PyIndex_Check(parts[i]);
+    numbers[i] = Object::steal(is_plain ? Py_NewRef(parts[i]) : PyNumber_Index(parts[i]));
+    if (!numbers[i]) return {};
+  }
+  return Object::steal(PySlice_New(numbers[0].get(), numbers[1].get(), numbers[2].get()));
+}
+
 Result get_slice(Trace& trace, Value sequence, PyObject* slice) {
   Py_ssize_t start, stop, step;
   if (PySlice_Unpack(slice, &start, &stop, &step) < 0) return {};
@@ -47,7 +65,10 @@ Result get_slice(Trace& trace, Value sequence, PyObject* slice) {
 Result get_sequence_item(Trace& trace, Value sequence, Value key) {
   trace.use(key);
   trace.guard_type(sequence);
-  if (PySlice_Check(key.object)) return get_slice(trace, sequence, key.object);
+  if (PySlice_Check(key.object)) {
+    const Object slice = plain_slice(trace, key.object);
+    return slice ? get_slice(trace, sequence, slice.get()) : Result{};
+  }
   PyObject* result = storage_of(sequence.object)->mp_subscript(sequence.object, key.object);
   if (result == nullptr) {
     trace.guard_length(sequence);
@@ -94,10 +115,15 @@ Result get_dict_item(Trace& trace, Value dict, Value key) {
 }
 
 Result get_tensor_item(Trace& trace, Value tensor, Value key) {
-  trace.use(tensor);
-  trace.use(key);
+  const bool is_open = use_in_op(trace, tensor);
+  const ArgumentCode code = code_among(trace, std::span(&key, 1));
+  if ((use_in_op(trace, key) || is_open) && !may_index(trace, tensor.object, key.object))
+    stop_at_shape(trace);
   PyObject* result;
-  {
+  if (code == ArgumentCode::followed) {
+    const Transparent transparent(&trace, true);
+    result = PyObject_GetItem(tensor.object, key.object);
+  } else {
     const Unfollowed unfollowed(&trace);
     result = PyObject_GetItem(tensor.object, key.object);
   }
@@ -111,10 +137,18 @@ Result make_new(Trace* trace, StepKind kind, std::span<const Value> items, PyObj
 }
 
 bool store_tensor_item(Trace& trace, Value tensor, Value key, Value item) {
-  trace.use(tensor);
-  trace.use(key);
+  use_in_op(trace, tensor);
+  if (code_among(trace, std::span(&key, 1)) != ArgumentCode::none)
+    trace.stop(BreakReason::c_callback, "__index__");  // of the store it would be told twice
+  use_in_op(trace, key);
+  const bool puts = is_put(trace, tensor.object, key.object, item.object);
+  if (!may_index(trace, tensor.object, key.object, puts ? nullptr : item.object))
+    stop_at_shape(trace);
   const Object done =
       Object::steal(call_on_tensors(trace, std::span(&item, 1), [&](std::span<const Value> given) {
+        if (puts)
+          return PyObject_CallMethod(tensor.object, "index_put_", "(O)O", key.object,
+                                     given[0].object);
         const int result = PyObject_SetItem(tensor.object, key.object, given[0].object);
         return result == 0 ? Py_NewRef(Py_None) : nullptr;
       }));
@@ -261,7 +295,12 @@ int contains_by_elements(Trace& trace, Value container, Value item, PyTypeObject
     return 0;
   } else if (PyDictViewSet_Check(object) || !has_slot) {
     const Result iterator = get_iter(&trace, container);
-    if (iterator.object == nullptr) return -1;
+    if (iterator.object == nullptr) {
+      if (PyErr_ExceptionMatches(PyExc_TypeError))
+        PyErr_Format(PyExc_TypeError, "argument of type '%.200s' is not iterable",
+                     Py_TYPE(object)->tp_name);
+      return -1;
+    }
     const Object held = Object::steal(iterator.object);
     for (;;) {
       const Result one = next(&trace, {iterator.object, iterator.ref});
@@ -319,8 +358,22 @@ void use_key(Trace& trace, Value key) {
     trace.guard_same(key);
 }
 
+bool is_hashed_by_code(PyObject* key) {
+  if (is_atom(key) || is_tensor(key)) return false;
+  if (PyTuple_CheckExact(key)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i)
+      if (is_hashed_by_code(PyTuple_GET_ITEM(key, i))) return true;
+    return false;
+  }
+  for (PyObject* name : {names().hash, names().eq})
+    if (PyObject* method = python_method(key, name);
+        method != nullptr && !is_in_module(method, "enum"))
+      return true;
+  return false;
+}
+
 PyObject* look_up(Trace& trace, PyObject* dict, PyObject* key) {
-  const Transparent transparent(&trace, true);
+  const Repeated repeated(&trace);
   if (!hash_is_address(trace, key)) return PyDict_GetItemWithError(dict, key);
   return _PyDict_GetItem_KnownHash(dict, key, reinterpret_cast<Py_hash_t>(key));
 }
@@ -362,11 +415,24 @@ Result get_item(Trace* trace, Value container, Value key) {
   container = behind_proxy(*trace, trace->value(container.object, container.ref));
   key = trace->value(key.object, key.ref);
   PyObject* object = container.object;
-  if (is_tensor(object)) return get_tensor_item(*trace, container, key);
-  if (!PyType_Check(object)) {
-    if (PyObject* method = python_method(object, names().getitem)) {
-      const Value arguments[] = {container, key};
-      return call_special(*trace, method, names().getitem, arguments);
+  if (is_tensor(object) && has_own_method(*trace, object, names().getitem))
+    return get_tensor_item(*trace, container, key);
+  if (PyObject* method = python_method(object, names().getitem)) {
+    const Value arguments[] = {container, key};
+    return call_special(*trace, method, names().getitem, arguments);
+  }
+  if (PyType_Check(object)) {
+    static PyObject* const class_getitem = PyUnicode_InternFromString("__class_getitem__");
+    PyObject* found = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(object), class_getitem);
+    const bool is_class_method = found != nullptr && Py_TYPE(found) == &PyClassMethod_Type;
+    const Object function =
+        is_class_method ? Object::steal(PyObject_GetAttr(found, names().func)) : Object();
+    // Code of the user's: not what makes generic types, in C or of typing.
+    if (function && PyFunction_Check(function.get()) && !is_in_module(function.get(), "typing")) {
+      const Result method = get_attribute(trace, container, class_getitem);
+      const Object held = Object::steal(method.object);
+      if (!held) return {};
+      return call(trace, {held.get(), method.ref}, {&key, 1}, nullptr);
     }
   }
   const bool is_index = PyLong_Check(key.object) || PySlice_Check(key.object);
@@ -398,13 +464,14 @@ Result get_item(Trace* trace, Value container, Value key) {
 
 bool set_item(Trace* trace, Value container, Value key, Value item) {
   if (is_following(trace)) {
-    if (is_tensor(container.object)) return store_tensor_item(*trace, container, key, item);
+    if (is_tensor(container.object) && has_own_method(*trace, container.object, names().setitem))
+      return store_tensor_item(*trace, container, key, item);
     bool ok;
     if (!prepare_store(*trace, container, key, item, &ok)) return ok;
   }
-  const Transparent transparent(trace, true);
+  const Repeated repeated(trace);
   if (PyObject_SetItem(container.object, key.object, item.object) == 0) return true;
-  if (trace != nullptr) trace->stop(BreakReason::exception, "setting an item");
+  if (trace != nullptr) trace->stop(BreakReason::raised, "setting an item");
   return false;
 }
 
@@ -419,16 +486,16 @@ bool set_storage_item(Trace* trace, Value dict, Value key, Value item) {
     const Value inputs[] = {{store, 0}, dict, key, item};
     trace->effect_call(inputs, nullptr);
   }
-  const Transparent transparent(trace, true);
+  const Repeated repeated(trace);
   return PyDict_SetItem(dict.object, key.object, item.object) == 0;
 }
 
 bool delete_item(Trace* trace, Value container, Value key) {
   bool ok;
   if (is_following(trace) && !prepare_store(*trace, container, key, {}, &ok)) return ok;
-  const Transparent transparent(trace, true);
+  const Repeated repeated(trace);
   if (PyObject_DelItem(container.object, key.object) == 0) return true;
-  if (trace != nullptr) trace->stop(BreakReason::exception, "deleting an item");
+  if (trace != nullptr) trace->stop(BreakReason::raised, "deleting an item");
   return false;
 }
 
@@ -479,7 +546,7 @@ Result build_set(Trace* trace, std::span<const Value> items) {
   Object set = Object::steal(PySet_New(nullptr));
   for (const Value& item : items) {
     if (is_following(trace)) use_key(*trace, item);
-    const Transparent transparent(trace, true);
+    const Repeated repeated(trace);
     if (PySet_Add(set.get(), item.object) < 0) return {};
   }
   return make_new(trace, StepKind::build_set, items, set.release());
@@ -489,7 +556,7 @@ Result build_map(Trace* trace, std::span<const Value> items) {
   Object dict = Object::steal(PyDict_New());
   for (size_t i = 0; i + 1 < items.size(); i += 2) {
     if (is_following(trace)) use_key(*trace, items[i]);
-    const Transparent transparent(trace, true);
+    const Repeated repeated(trace);
     if (PyDict_SetItem(dict.get(), items[i].object, items[i + 1].object) < 0) return {};
   }
   return make_new(trace, StepKind::build_map, items, dict.release());
@@ -513,6 +580,36 @@ bool list_append(Trace* trace, Value list, Value item) {
   return PyList_Append(list.object, item.object) == 0;
 }
 
+namespace {
+
+// A list or tuple that is filled asks how much there will be: by __len__, or by __length_hint__.
+bool ask_length(Trace& trace, Value iterable) {
+  static PyObject* const hint = PyUnicode_InternFromString("__length_hint__");
+  for (PyObject* name : {names().len, hint}) {
+    PyObject* method =
+        tensors().is_tensor(iterable.object) ? nullptr : python_method(iterable.object, name);
+    if (method == nullptr) continue;
+    Result length = call_special(trace, method, name, std::span(&iterable, 1));
+    if (length.object != nullptr && name == hint && length.object != Py_NotImplemented &&
+        !PyLong_Check(length.object)) {
+      trace.stop(BreakReason::exception, text_of(name));
+      PyErr_Format(PyExc_TypeError, "__length_hint__ must be an integer, not %.100s",
+                   Py_TYPE(length.object)->tp_name);
+      Py_CLEAR(length.object);
+      return false;
+    }
+    const bool ok = length.object != nullptr &&
+                    (length.object == Py_NotImplemented || check_length(trace, &length));
+    Py_XDECREF(length.object);
+    if (ok) return true;
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+    PyErr_Clear();
+  }
+  return true;
+}
+
+}  // namespace
+
 bool list_extend(Trace* trace, Value list, Value items) {
   if (!is_following(trace)) {
     Object none =
@@ -532,6 +629,7 @@ bool list_extend(Trace* trace, Value list, Value items) {
   const Result iterator = get_iter(trace, items);
   if (iterator.object == nullptr) return false;
   const Object held = Object::steal(iterator.object);
+  if (!ask_length(*trace, items)) return false;
   for (;;) {
     const Result item = next(trace, {iterator.object, iterator.ref});
     if (item.object == nullptr) return PyErr_Occurred() == nullptr;
@@ -549,7 +647,7 @@ bool set_add(Trace* trace, Value set, Value item) {
     const Value inputs[] = {{add, 0}, set, item};
     trace->effect_call(inputs, nullptr);
   }
-  const Transparent transparent(trace, true);
+  const Repeated repeated(trace);
   return PySet_Add(set.object, item.object) == 0;
 }
 
@@ -640,7 +738,7 @@ Result list_to_tuple(Trace* trace, Value list) {
   return tuple;
 }
 
-bool unpack(Trace* trace, Value iterable, std::vector<Result>& items) {
+bool unpack(Trace* trace, Value iterable, std::vector<Result>& items, bool sized) {
   PyObject* object = iterable.object;
   if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
     if (is_following(trace)) trace->guard_length(iterable);
@@ -654,6 +752,7 @@ bool unpack(Trace* trace, Value iterable, std::vector<Result>& items) {
   const Result iterator = get_iter(trace, iterable);
   if (iterator.object == nullptr) return false;
   Object held = Object::steal(iterator.object);
+  if (sized && trace != nullptr && !ask_length(*trace, iterable)) return false;
   for (;;) {
     const Result item = next(trace, {iterator.object, iterator.ref});
     if (item.object == nullptr) return PyErr_Occurred() == nullptr;

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/bytecode/boundary.h"
 #include "capture/bytecode/builtin_call.h"
 #include "capture/bytecode/iterators.h"
 #include "capture/bytecode/names.h"
@@ -45,6 +46,11 @@ Object inner_of(PyObject* iterator) {
   return Object::share(PyTuple_GET_ITEM(state.get(), 1));
 }
 
+PyObject* advance_plainly(PyObject* iterator) {
+  note_act();
+  return Py_TYPE(iterator)->tp_iternext(iterator);
+}
+
 // One element of each inner iterator. False at the end or with an error.
 bool next_of_each(Trace& trace, PyObject* inner, Py_ssize_t first, std::vector<Result>& items) {
   for (Py_ssize_t i = first; i < PyTuple_GET_SIZE(inner); ++i) {
@@ -58,7 +64,7 @@ bool next_of_each(Trace& trace, PyObject* inner, Py_ssize_t first, std::vector<R
 
 Result next_of_map(Trace& trace, PyObject* iterator) {
   const Object inner = inner_of(iterator);
-  if (!inner) return {Py_TYPE(iterator)->tp_iternext(iterator), 0};
+  if (!inner) return {advance_plainly(iterator), 0};
   std::vector<Result> items;
   Result result;
   if (next_of_each(trace, inner.get(), 1, items)) {
@@ -72,7 +78,7 @@ Result next_of_map(Trace& trace, PyObject* iterator) {
 
 Result next_of_filter(Trace& trace, PyObject* iterator) {
   const Object inner = inner_of(iterator);
-  if (!inner) return {Py_TYPE(iterator)->tp_iternext(iterator), 0};
+  if (!inner) return {advance_plainly(iterator), 0};
   for (;;) {
     std::vector<Result> items;
     if (!next_of_each(trace, inner.get(), 1, items)) return {};
@@ -125,7 +131,7 @@ void check_end(Trace& trace, PyObject* inner, Py_ssize_t ended) {
 
 Result next_of_zip(Trace& trace, PyObject* iterator) {
   const Object inner = inner_of(iterator);
-  if (!inner) return {Py_TYPE(iterator)->tp_iternext(iterator), 0};
+  if (!inner) return {advance_plainly(iterator), 0};
   std::vector<Result> items;
   Result result;
   if (PyTuple_GET_SIZE(inner.get()) == 0) return result;
@@ -141,7 +147,7 @@ Result next_of_zip(Trace& trace, PyObject* iterator) {
 }
 
 Result next_of_sequence(Trace& trace, PyObject* iterator, Value over, int position) {
-  PyObject* item = Py_TYPE(iterator)->tp_iternext(iterator);
+  PyObject* item = advance_plainly(iterator);
   if (item == nullptr) {
     trace.guard_length(over);
     return {};
@@ -151,7 +157,7 @@ Result next_of_sequence(Trace& trace, PyObject* iterator, Value over, int positi
 
 // touch_dict() has seen to what is in it.
 Result next_of_dict(Trace& trace, PyObject* iterator) {
-  PyObject* item = Py_TYPE(iterator)->tp_iternext(iterator);
+  PyObject* item = advance_plainly(iterator);
   // An item's tuple is kept by the iterator, to be used again.
   return {item, item == nullptr ? 0 : trace.adopt(item, 2)};
 }
@@ -183,7 +189,7 @@ Result account_for(Trace& trace, Value iterable, PyObject* iterator) {
   } else if (trace.is_born(object)) {  // a deque
     trace.guard_type(iterable);
   } else {
-    trace.stop(BreakReason::iterator, Py_TYPE(object)->tp_name);
+    trace.stop(BreakReason::unknown_object, Py_TYPE(object)->tp_name);
   }
   trace.transient(iterator);
   return {iterator, trace.ref_of(iterator)};
@@ -230,7 +236,7 @@ Result get_storage_iter(Trace& trace, PyTypeObject* owner, Value iterable) {
 
 Result next(Trace* trace, Value iterator) {
   PyObject* object = iterator.object;
-  const auto plainly = [&]() -> Result { return {Py_TYPE(object)->tp_iternext(object), 0}; };
+  const auto plainly = [&]() -> Result { return {advance_plainly(object), 0}; };
   if (!is_following(trace)) {
     if (!PyIter_Check(object)) {
       PyErr_Format(PyExc_TypeError, "'%.200s' object is not an iterator", Py_TYPE(object)->tp_name);

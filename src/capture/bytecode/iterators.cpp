@@ -1,5 +1,6 @@
 #include "capture/bytecode/iterators.h"
 
+#include "capture/bytecode/frame.h"
 #include "capture/bytecode/private_api.h"
 
 namespace smelt::bytecode {
@@ -128,6 +129,34 @@ std::optional<IteratorParts> parts_of_call(PyObject* iterator) {
   return parts;
 }
 
+bool says(PyObject* object, const char* attribute) {
+  const Object answer = Object::steal(PyObject_GetAttrString(object, attribute));
+  PyErr_Clear();
+  return !answer || answer.get() == Py_True;
+}
+
+// One that has not begun is its function, called with these arguments.
+std::optional<IteratorParts> parts_of_generator(PyObject* generator) {
+  const Object running = Object::steal(PyObject_GetAttrString(generator, "gi_frame"));
+  PyErr_Clear();
+  if (!running || running.get() == Py_None || says(generator, "gi_suspended") ||
+      says(generator, "gi_running"))
+    return std::nullopt;
+  const Frame frame(
+      reinterpret_cast<_PyInterpreterFrame*>(reinterpret_cast<PyGenObject*>(generator)->gi_iframe));
+  const PyCodeObject* code = frame.code();
+  if ((code->co_flags & (CO_VARARGS | CO_VARKEYWORDS)) != 0 || code->co_kwonlyargcount > 0)
+    return std::nullopt;
+  IteratorParts parts;
+  parts.arguments.push_back(Object::share(reinterpret_cast<PyObject*>(frame.function())));
+  for (int i = 0; i < code->co_argcount; ++i) {
+    PyObject* argument = frame.slots()[i];
+    if (argument == nullptr || PyCell_Check(argument)) return std::nullopt;
+    parts.arguments.push_back(Object::share(argument));
+  }
+  return parts;
+}
+
 Object start(PyTypeObject* type, PyObject* container) {
   if (type == &PyRangeIter_Type || type == &PySetIter_Type)
     return Object::steal(PyObject_GetIter(container));
@@ -189,6 +218,7 @@ std::optional<IteratorParts> parts_of(PyObject* iterator) {
   if (type == &PySetIter_Type) return parts_of_set(iterator);
   if (is_reversed(type)) return parts_of_reversed(iterator);
   if (is_made_by_call(type)) return parts_of_call(iterator);
+  if (type == &PyGen_Type) return parts_of_generator(iterator);
   const Py_ssize_t position = position_of(iterator);
   if (position < 0) return std::nullopt;
   return IteratorParts{Object::share(iterated_by(iterator)), position, {}};

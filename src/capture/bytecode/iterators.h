@@ -25,14 +25,15 @@ PyObject* gone_over(PyObject* object);
 // that came in the same order (a dict that was changed).
 Py_ssize_t position_of(PyObject* iterator);
 // What it takes to make an iterator that is like this one: something to go over and how many
-// elements of it were given out; or, without that, the arguments of its type.
+// elements of it were given out; or, without that, the arguments of its type. Of a generator: its
+// function, and that one's arguments.
 struct IteratorParts {
   Object over;
   Py_ssize_t position = 0;
   std::vector<Object> arguments;
 };
-// Of list, tuple, dict, set, range, and of reversed, enumerate, zip, map, filter. Nothing: it is
-// another kind, at its end, or what it goes over has changed.
+// Of list, tuple, dict, set, range, of reversed, enumerate, zip, map, filter, and of a generator
+// that has not begun. Nothing: it is another kind, at its end, or what it goes over has changed.
 std::optional<IteratorParts> parts_of(PyObject* iterator);
 // The range that a range's iterator will still give; empty: it is no such iterator.
 Object left_of_range(PyObject* iterator);

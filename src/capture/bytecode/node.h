@@ -83,11 +83,16 @@ struct Node {
   Ref second = 0;      // second operand of a scalar, 0: `key` is the constant
   Object key;          // dict key, attribute name; function of a scalar
   Object object;       // what was there when traced
+  bool gone = false;   // the program has dropped that since: `object` is its type
   int64_t length = 0;  // kGuardLength, kGuardPosition, as it was at the start
   bool truth = false;  // kGuardTruth
   bool late = false;   // a number, or computed from one: known when the tensor program has run
   Object keys;         // kGuardKeys, kGuardSet: a tuple; kGuardPosition: what is left of a range
   std::shared_ptr<const TensorGuard> tensor;
+
+  PyTypeObject* type() const {
+    return gone ? reinterpret_cast<PyTypeObject*>(object.get()) : Py_TYPE(object.get());
+  }
 };
 
 // The dict `dict` has no `key`.
@@ -169,6 +174,8 @@ struct Step {
   Ref result = 0;  // 0: none
   bool effect =
       false;  // changes inputs[0] (or the world), so it matters even if no one uses the result
+  size_t position = 0;    // of the log, when it was done
+  bool switches = false;  // one of PyTorch's switches
 };
 
 // How a segment ends: with a value, or in front of an instruction.
@@ -198,6 +205,8 @@ struct TraceResult {
   std::vector<Ref> program_inputs;         // path nodes
   std::vector<Ref> program_scalars;        // path nodes and scalars: ints and floats
   std::vector<Ref> program_outputs;        // nodes of kind tensor, then late numbers
+  bool handles = false;                    // a handler (try, with) would see the error of some op
+  bool catches = false;                    // and it is one that may end the error: except
 };
 
 }  // namespace smelt::bytecode

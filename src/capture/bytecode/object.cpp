@@ -12,6 +12,13 @@ std::string shortened(std::string text) {
 
 // repr() of these runs nothing but C code.
 bool has_harmless_repr(PyObject* object) {
+  if (PyTuple_CheckExact(object)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+      if (PyTuple_CheckExact(PyTuple_GET_ITEM(object, i)) ||
+          !has_harmless_repr(PyTuple_GET_ITEM(object, i)))
+        return false;
+    return true;
+  }
   return object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) ||
          PyFloat_CheckExact(object) || PyComplex_CheckExact(object) ||
          PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) || object == Py_Ellipsis;

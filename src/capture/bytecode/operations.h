@@ -73,6 +73,8 @@ Result join_strings(Trace* trace, std::span<const Value> parts);
 Object as_tuple(std::span<const Value> values);
 // A key is known by value, or an object that stays the same.
 void use_key(Trace& trace, Value key);
+// Code in Python is asked for the key's hash, or for whether it is equal to another one.
+bool is_hashed_by_code(PyObject* key);
 // PyDict_GetItemWithError(), with the key's __hash__ and __eq__ followed.
 PyObject* look_up(Trace& trace, PyObject* dict, PyObject* key);
 // The dict behind a mapping proxy, in the place of the proxy: reads of it are guarded as any dict's
@@ -108,10 +110,13 @@ Result list_to_tuple(Trace* trace, Value list);
 // The elements of an iterable, one by one and all of them: UNPACK_SEQUENCE, UNPACK_EX,
 // CALL_FUNCTION_EX's arguments. New references; false with an error set. Raises nothing about their
 // number.
-bool unpack(Trace* trace, Value iterable, std::vector<Result>& items);
+// `sized`: as a list or tuple takes them, which asks for a length first.
+bool unpack(Trace* trace, Value iterable, std::vector<Result>& items, bool sized = false);
 
 // iterate.cpp
 Result get_iter(Trace* trace, Value iterable);
+// C code will go on with this iterator: what it goes over is known from now on. False: it is not.
+bool touch_iterator(Trace& trace, Value iterator);
 // list.__iter__(x), dict.__iter__(x)
 Result get_storage_iter(Trace& trace, PyTypeObject* owner, Value iterable);
 Result next(Trace* trace, Value iterator);
@@ -144,6 +149,18 @@ size_t place_of_rate(Trace& trace, PyObject* function, std::span<const Value> ar
                      PyObject* keywords);
 Result rate_as_tensor(Trace& trace, Value rate);
 
+// argument_code.cpp: what PyTorch's argument parser may call among these arguments.
+enum class ArgumentCode : uint8_t {
+  none,      // they are tensors, constants and containers of such
+  followed,  // special methods in Python (__index__, __float__): under a Transparent they are
+             // followed
+  hidden,    // code that is not seen, or attributes that are read; the trace has ended
+};
+ArgumentCode code_among(Trace& trace, std::span<const Value> arguments);
+// PyTorch's own method by that name, or none, is what the tensor's class has; that is guarded.
+// False: somebody has put another one in its place.
+bool has_own_method(Trace& trace, PyObject* tensor, PyObject* name);
+
 // runtime_scalars.cpp: C code of PyTorch's that computes with these arguments, which are used.
 // Numbers among them that are run-time scalars it gets as stand-ins, and `call` is given what to
 // call with; it may be called a second time if the first has done nothing. Followed by
@@ -163,17 +180,28 @@ bool call_profiler(Trace& trace, Value function, std::span<const Value> argument
 // copy.copy and copy.deepcopy: copies.cpp; the same.
 bool call_copy(Trace& trace, Value function, std::span<const Value> arguments, PyObject* names,
                Result* result);
+// torch.utils.checkpoint.checkpoint: checkpoints.cpp; the same.
+bool call_checkpoint(Trace& trace, Value function, std::span<const Value> arguments,
+                     PyObject* names, Result* result);
 // The `ctx` of a custom autograd function.
 bool is_function_context(PyObject* object);
 // As CPython would, without accounting.
 PyObject* call_plainly(PyObject* callee, std::span<const Value> arguments, PyObject* names);
 
-// Python code that C code calls in the meantime is run by CPython and not followed, and that is
-// fine: what it does depends on nothing but what is guarded. The log goes on, unless `log` is
-// false.
+// Whose Python code may run unseen while a trace is under way, because what it does depends on
+// nothing but what is guarded. Any other frame is followed or ends the trace.
+enum class Trust : uint8_t {
+  nobody,
+  libraries,  // PyTorch's own, and the machinery of Python named in hook.cpp; and, below an op that
+              // the log has, whatever implements the op: each run calls it again
+  everybody,  // the caller says why
+};
+
+// Python code that C code calls in the meantime is run by CPython and not followed, if it is
+// trusted. The log goes on, unless `log` is false.
 class Unfollowed {
  public:
-  explicit Unfollowed(Trace* trace, bool log = true);
+  explicit Unfollowed(Trace* trace, bool log = true, Trust trust = Trust::libraries);
   ~Unfollowed();
   Unfollowed(const Unfollowed&) = delete;
   Unfollowed& operator=(const Unfollowed&) = delete;
@@ -181,6 +209,7 @@ class Unfollowed {
  private:
   Trace* trace_;
   bool log_;
+  Trust outer_ = Trust::nobody;
 };
 
 // C code that decides by nothing but what is known already, and by what the Python code says that
@@ -197,12 +226,33 @@ class Transparent {
 
  private:
   bool entered_ = false, transparent_ = false, looks_inside_ = false;
-  int unfollowed_ = 0;
+  Trust trust_ = Trust::nobody;
+};
+
+// C code that each cached call runs again, by a step or with the guards. Special methods that it
+// calls are followed for what they depend on. Since they are called again as well, the trace ends
+// if they do anything that shows.
+class Repeated {
+ public:
+  explicit Repeated(Trace* trace);
+  ~Repeated();
+  Repeated(const Repeated&) = delete;
+  Repeated& operator=(const Repeated&) = delete;
+
+ private:
+  Trace* trace_;
+  const Transparent transparent_;
+  Trace::Mark start_;
+  size_t ops_ = 0;
 };
 // C code gets this function or bound method to call. False if it is nothing of the kind.
 bool may_call_back(Trace& trace, Value function);
 // calls.cpp: whether calls of the Python function are followed at all.
 bool is_followed(PyObject* function);
+// The module of a library that a Python function is of; empty: it is the user's (libraries.h).
+std::string_view module_of(PyObject* function);
+// The function is of that module of a library.
+bool is_in_module(PyObject* function, std::string_view module);
 // The function of that name in one of torch's modules.
 bool is_function_of(PyObject* function, std::string_view module, std::string_view name);
 

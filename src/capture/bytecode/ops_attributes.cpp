@@ -101,7 +101,7 @@ Ref Interpreter::account_for_import(PyObject* module, PyObject* key, PyObject* f
     PyObject* found = full_name ? PyDict_GetItemWithError(modules, full_name) : nullptr;
     PyErr_Clear();
     if (found == nullptr || (expected != nullptr && found != expected)) {
-      stop(BreakReason::c_function, "import of " + text_of(key));
+      stop(BreakReason::importing, text_of(key));
       return 0;
     }
     return trace_->read_dict({modules, 0}, full_name, found);
@@ -130,7 +130,8 @@ Interpreter::Flow Interpreter::import_name(int index) {
   }
   Result module;
   {
-    const Unfollowed unfollowed(live(), false);
+    // What a module does when it is loaded is done once, whoever imports it.
+    const Unfollowed unfollowed(live(), false, Trust::everybody);
     module.object = import_module(import, key, frame_, from_list, level);
   }
   if (live() != nullptr) {
@@ -139,7 +140,7 @@ Interpreter::Flow Interpreter::import_name(int index) {
     if (is_repeatable)
       module.ref = account_for_import(module.object, key, from_list, PyLong_AsLong(level));
     else
-      stop(BreakReason::c_function, "import of " + text_of(key));
+      stop(BreakReason::importing, text_of(key));
   }
   return replace(2, module);
 }

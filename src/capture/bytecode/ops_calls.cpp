@@ -1,4 +1,5 @@
 // Calls, functions made, and with statements.
+#include "capture/bytecode/boundary.h"
 #include "capture/bytecode/interpreter.h"
 #include "capture/bytecode/names.h"
 
@@ -27,6 +28,7 @@ Result call_unpacked_plainly(PyObject* callee, PyObject* positional, PyObject* k
   const Object tuple = PyTuple_CheckExact(positional) ? Object::share(positional)
                                                       : Object::steal(PySequence_Tuple(positional));
   if (!tuple) return {};
+  note_act();
   return {PyObject_Call(callee, tuple.get(), keywords), 0};
 }
 
@@ -59,7 +61,7 @@ Interpreter::Flow Interpreter::call_with_unpacking(bool has_keywords) {
 Result Interpreter::call_unpacked(Value callee, Value self, Value positional, Value keywords) {
   std::vector<Result> items;
   std::vector<Object> holders;
-  const bool ok = unpack(trace_, positional, items);
+  const bool ok = unpack(trace_, positional, items, true);
   std::vector<Value> arguments;
   arguments.reserve(items.size() + 1);
   holders.reserve(items.size());
@@ -70,8 +72,8 @@ Result Interpreter::call_unpacked(Value callee, Value self, Value positional, Va
   }
   if (!ok) return {};
   Object keyword_names;
+  if (keywords.object != nullptr) trace_->guard_keys(keywords);  // that there are none, too
   if (keywords.object != nullptr && PyDict_GET_SIZE(keywords.object) > 0) {
-    trace_->guard_keys(keywords);
     const Object list = Object::steal(PyDict_Keys(keywords.object));
     if (list) keyword_names = Object::steal(PyList_AsTuple(list.get()));
     if (!keyword_names) return {};

@@ -144,7 +144,8 @@ static PySendResult send_plainly(Trace* trace, Value receiver, Value sent, Resul
     return PYGEN_RETURN;
   }
   if (trace != nullptr)
-    trace->stop(BreakReason::generator, std::string(Py_TYPE(receiver.object)->tp_name));
+    trace->stop(BreakReason::generator,
+                std::string("delegation to a ") + Py_TYPE(receiver.object)->tp_name);
   return PyIter_Send(receiver.object, sent.object, &result->object);
 }
 

@@ -37,7 +37,7 @@ Interpreter::Flow Interpreter::pop_except() {
     stop(BreakReason::handler, "");
   PyObject* old = context->exc_value;
   context->exc_value = pop();
-  Py_XDECREF(old);
+  let_go(old);
   return Flow::next;
 }
 
@@ -126,7 +126,7 @@ Interpreter::Flow Interpreter::reraise(int distance) {
 Interpreter::Flow Interpreter::cleanup_throw() {
   const Value exception = peek(1);
   if (PyErr_GivenExceptionMatches(exception.object, PyExc_StopIteration)) {
-    stop(BreakReason::generator, "throw");
+    stop(BreakReason::generator, "one that is thrown into");
     PyObject* value = reinterpret_cast<PyStopIterationObject*>(exception.object)->value;
     Py_INCREF(value);
     drop(3);

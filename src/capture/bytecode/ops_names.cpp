@@ -61,7 +61,7 @@ Interpreter::Flow Interpreter::store_fast(int index) {
   PyObject* old = slots_[index];
   pop();
   set(index, value.object, value.ref);
-  Py_XDECREF(old);
+  let_go_of_variable(old);
   return Flow::next;
 }
 
@@ -69,7 +69,7 @@ Interpreter::Flow Interpreter::delete_fast(int index) {
   PyObject* old = slots_[index];
   if (old == nullptr) return unbound(index);
   set(index, nullptr, 0);
-  Py_DECREF(old);
+  let_go_of_variable(old);
   return Flow::next;
 }
 
@@ -185,7 +185,7 @@ Interpreter::Flow Interpreter::load_from_dict_or_globals(int index) {
 }
 
 Interpreter::Flow Interpreter::load_from_dict_or_cell(PyObject* dict, int slot, int inputs) {
-  stop(BreakReason::opcode, "a class body's variable");
+  stop(BreakReason::opcode, "LOAD_CLASSDEREF");
   Result found;
   if (!find_in_namespace(dict, local_name(slot), &found.object)) return Flow::error;
   if (found.object == nullptr) found.object = Py_XNewRef(PyCell_GET(slots_[slot]));
@@ -205,7 +205,7 @@ Interpreter::Flow Interpreter::make_cell(int slot) {
   if (cell == nullptr) return Flow::error;
   const Ref ref = live() != nullptr ? live()->make(StepKind::new_cell, {&initial, 1}, cell) : 0;
   set(slot, cell, ref);
-  Py_XDECREF(initial.object);
+  let_go(initial.object);
   return Flow::next;
 }
 
@@ -249,7 +249,7 @@ Interpreter::Flow Interpreter::store_cell(int slot) {
   if (live() != nullptr) live()->effect(StepKind::set_cell, inputs);
   PyObject* old = PyCell_GET(inputs[0].object);
   PyCell_SET(inputs[0].object, pop());
-  Py_XDECREF(old);
+  let_go(old);
   return Flow::next;
 }
 
@@ -259,7 +259,7 @@ Interpreter::Flow Interpreter::delete_cell(int slot) {
   if (old == nullptr) return unbound(slot);
   if (live() != nullptr) live()->effect(StepKind::set_cell, inputs);
   PyCell_SET(inputs[0].object, nullptr);
-  Py_DECREF(old);
+  let_go(old);
   return Flow::next;
 }
 

@@ -79,7 +79,13 @@ Interpreter::Flow Interpreter::build_const_key_map(int count) {
 }
 
 Interpreter::Flow Interpreter::extend(bool (*operation)(Trace*, Value, Value), int distance) {
-  return done(1, operation(trace_, peek(distance + 1), peek(1)));
+  const bool ok = operation(trace_, peek(distance + 1), peek(1));
+  PyObject* iterable = peek(1).object;
+  if (!ok && operation == &list_extend && PyErr_ExceptionMatches(PyExc_TypeError) &&
+      Py_TYPE(iterable)->tp_iter == nullptr && !PySequence_Check(iterable))
+    PyErr_Format(PyExc_TypeError, "Value after * must be an iterable, not %.200s",
+                 Py_TYPE(iterable)->tp_name);
+  return done(1, ok);
 }
 
 Interpreter::Flow Interpreter::map_add(int distance) {
@@ -168,7 +174,7 @@ Interpreter::Flow Interpreter::unpack_with_rest(int before, int after) {
   drop(1);
   for (int i = found - 1; i >= found - after; --i) push(items[static_cast<size_t>(i)]);
   push(rest);
-  for (int i = found - after - 1; i >= before; --i) Py_DECREF(items[static_cast<size_t>(i)].object);
+  for (int i = found - after - 1; i >= before; --i) let_go(items[static_cast<size_t>(i)].object);
   for (int i = before - 1; i >= 0; --i) push(items[static_cast<size_t>(i)]);
   return Flow::next;
 }

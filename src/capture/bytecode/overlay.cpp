@@ -16,7 +16,7 @@ Trace* bystander() {
 
 std::optional<Ref> Overlay::find(PyObject* key) const {
   if (!refs_) return std::nullopt;
-  const Unfollowed unfollowed(bystander(), false);
+  const Unfollowed unfollowed(bystander(), false, Trust::everybody);
   PyObject* found = PyDict_GetItemWithError(refs_.get(), key);
   PyErr_Clear();
   if (found == nullptr) return std::nullopt;
@@ -32,7 +32,7 @@ std::optional<Ref> Overlay::find_item(Py_ssize_t index) const {
 void Overlay::set(PyObject* key, Ref ref) {
   if (!refs_) refs_ = Object::steal(PyDict_New());
   const Object written = Object::steal(PyLong_FromLong(static_cast<long>(ref)));
-  const Unfollowed unfollowed(bystander(), false);
+  const Unfollowed unfollowed(bystander(), false, Trust::everybody);
   if (PyDict_SetItem(refs_.get(), key, written.get()) < 0) PyErr_Clear();
 }
 

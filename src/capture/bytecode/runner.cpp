@@ -16,10 +16,13 @@
 #include <exception>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/counters.h"
 #include "base/log.h"
+#include "capture/bytecode/boundary.h"
 #include "capture/bytecode/hook.h"
 #include "capture/bytecode/interpreter.h"
+#include "capture/bytecode/messages.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -36,6 +39,11 @@ constexpr int kMostGuessCost = 8 * kGuessCost;
 constexpr size_t kMostKinds = 16;
 // Behind the limit: so many frames in a row for which nothing fits, and no one looks any more.
 constexpr int kMostMisses = 256;
+// Of so many runs without kernels one is timed.
+constexpr int kTimedOf = 8;
+// So many frames in a row that are left to CPython and call nothing compiled: frames that they call
+// are not looked at any more, which makes every call a bit slower.
+constexpr int kMostIdleAdoptions = 32;
 
 // Holds the right to trace, if no one else does.
 class TracingTurn {
@@ -59,9 +67,15 @@ size_t ops_of(const Segment& segment) {
   return segment.result().program ? segment.result().program->ops() : 0;
 }
 
-std::string place_of(PyCodeObject* code, int offset) {
-  const int line = PyCode_Addr2Line(code, offset * 2);
-  return text_of(code->co_qualname) + " at line " + std::to_string(line);
+// Takes some segments out of a list. The caller lets go of them when he is done with it: that may
+// run the user's code, which may use the list.
+template <class Predicate>
+SegmentList take_out(SegmentList& list, const Predicate& is_wanted) {
+  const auto rest = std::stable_partition(list.begin(), list.end(),
+                                          [&](const auto& segment) { return !is_wanted(segment); });
+  SegmentList taken(std::make_move_iterator(rest), std::make_move_iterator(list.end()));
+  list.erase(rest, list.end());
+  return taken;
 }
 
 }  // namespace
@@ -82,7 +96,11 @@ void FullgraphCheck::saw_break(const Break& at) {
 class RootRunner {
  public:
   RootRunner(Compiled& compiled, PyThreadState* thread, Frame frame)
-      : compiled_(compiled), thread_(thread), frame_(frame), root_(compiled.root_code(frame)) {}
+      : compiled_(compiled),
+        thread_(thread),
+        frame_(frame),
+        root_(compiled.root_code(frame)),
+        segments_(root_->segments) {}
 
   // From the start of the frame.
   PyObject* run();
@@ -99,9 +117,13 @@ class RootRunner {
   }
   Next go_on_in_cpython() {
     ++compiled_.breaks_passed_;
-    if (!compiled_.has_adopted_) return finish(run_in_cpython(thread_, frame_, false));
+    if (!compiled_.has_adopted_ || compiled_.idle_adoptions_ >= kMostIdleAdoptions)
+      return finish(run_in_cpython(thread_, frame_, false));
     const AdoptionScope adoption(thread_, &compiled_);  // callees are compiled as ever
-    return finish(run_in_cpython(thread_, frame_, false));
+    const uint64_t hits = compiled_.adopted_hits_;
+    PyObject* result = run_in_cpython(thread_, frame_, false);
+    compiled_.idle_adoptions_ = hits == compiled_.adopted_hits_ ? compiled_.idle_adoptions_ + 1 : 0;
+    return finish(result);
   }
   // What the limit of recompiles is for: the code of nn.Module serves all modules.
   const PyTypeObject* kind() const {
@@ -114,57 +136,67 @@ class RootRunner {
   Next run_once();
   int* misses_behind_limit();
   std::optional<Next> run_cached(int offset);
-  Next after_segment(const std::shared_ptr<Segment>& segment, Segment::Outcome outcome, int offset,
+  Next after_segment(const GilShared<Segment>& segment, Segment::Outcome outcome, int offset,
                      PyObject* value);
   void note_for_fullgraph(const Segment& segment);
   Next run_plainly(int instructions);
   Next pass_break();
-  Next pass_inner_break(const std::shared_ptr<Segment>& segment, int offset);
+  Next pass_inner_break(const GilShared<Segment>& segment, int offset);
+  std::optional<Next> refuse_by_stance(int offset);
   std::optional<Next> note_misses(int offset);
-  Next trace(int offset);
+  // `outgrown`: what it takes the place of.
+  Next trace(int offset, const GilShared<Segment>& outgrown = {});
+  bool is_for_other_sizes(int offset) const;
   Next give_up(int offset, const std::string& reason);
   void adopt_callees(const Tracing& tracing);
   Next run_expected();
   std::string why_missed(int offset) const;
-  void end_trace(Trace& trace, const Interpreter& interpreter, FrameOutcome outcome, int offset);
+  void end_trace(Tracing& tracing, const Interpreter& interpreter, FrameOutcome outcome,
+                 int offset);
   std::optional<TraceResult> finish_trace(Trace& trace, const Interpreter& interpreter,
                                           FrameOutcome outcome, int offset);
   void keep(int offset, std::optional<TraceResult> result, const Trace& trace,
             const Interpreter& interpreter);
-  void promote(int offset, const std::shared_ptr<Segment>& segment);
+  void promote(int offset, const GilShared<Segment>& segment);
   bool note_wrong_guess(int offset);
+  void note_right_guess(int offset);
   bool stop_guessing(int offset);
 
   Compiled& compiled_;
   PyThreadState* thread_;
   Frame frame_;
-  RootCode& root_;
-  int idle_ = 0;                        // since a tensor op was run
-  int start_ = -1;                      // the offset behind the prologue, if run from the start
-  std::optional<Place> expected_;       // a trace has ended in front of it by expectation
-  std::shared_ptr<Segment> last_kept_;  // of the last trace
+  const GilShared<RootCode> root_;
+  // What there is for its code. Code that the frame runs may put others in their place (reset): it
+  // goes on with these until it is between two ways of being run.
+  GilShared<CodeSegments> segments_;
+  int idle_ = 0;                   // since a tensor op was run
+  int start_ = -1;                 // the offset behind the prologue, if run from the start
+  std::optional<Place> expected_;  // a trace has ended in front of it by expectation
+  GilShared<Segment> last_kept_;   // of the last trace
   const PyTypeObject* traced_kind_ = nullptr;  // likewise
+  bool is_tentative_ = false;                  // likewise
   Object backend_error_;
   PyObject* result_ = nullptr;
 };
 
 PyObject* RootRunner::run() {
   count(Counter::frames);
-  if (root_.globals.get() != frame_.globals()) return run_in_cpython(thread_, frame_, false);
+  if (root_->globals.get() != frame_.globals()) return run_in_cpython(thread_, frame_, false);
   // A segment finds cells in slots: which function they come from does not matter to it.
-  if (root_.prologue > 0 && run_plainly(root_.prologue) == Next::done) return result_;
+  if (root_->prologue > 0 && run_plainly(root_->prologue) == Next::done) return result_;
   idle_ = 0;
   start_ = frame_.next_offset();
   return go_on();
 }
 
 PyObject* RootRunner::go_on() {
-  if (root_.globals.get() != frame_.globals()) return run_in_cpython(thread_, frame_, false);
+  if (root_->globals.get() != frame_.globals()) return run_in_cpython(thread_, frame_, false);
   while (run_once() == Next::again) continue;
   return result_;
 }
 
 RootRunner::Next RootRunner::run_once() {
+  if (segments_.get() != root_->segments.get()) segments_ = root_->segments;
   if (idle_ >= kPatience || is_traced(thread_)) return go_on_in_cpython();
   int* misses = misses_behind_limit();
   if (misses != nullptr && *misses >= kMostMisses) return go_on_in_cpython();
@@ -172,32 +204,39 @@ RootRunner::Next RootRunner::run_once() {
   if (expected_) return run_expected();
   if (misses != nullptr) ++*misses;
   if (const std::optional<Next> next = run_cached(offset)) return *next;
-  if (root_.segments.plain.contains(offset)) return pass_break();
+  if (segments_->plain.contains(offset)) return pass_break();
   return misses != nullptr ? go_on_in_cpython() : trace(offset);
 }
 
 // nullptr: there is no limit yet. What has been compiled before it is used, unless it never fits.
 int* RootRunner::misses_behind_limit() {
-  if (root_.segments.given_up.empty()) return nullptr;
-  const auto found = root_.segments.given_up.find(kind());
-  return found == root_.segments.given_up.end() ? nullptr : &found->second;
+  if (segments_->given_up.empty()) return nullptr;
+  const auto found = segments_->given_up.find(kind());
+  return found == segments_->given_up.end() ? nullptr : &found->second;
 }
 
 // -- cached
 
 // Nothing if no segment's guards hold.
 std::optional<RootRunner::Next> RootRunner::run_cached(int offset) {
-  const auto found = root_.segments.at.find(offset);
-  if (found == root_.segments.at.end()) return std::nullopt;
-  // A miss runs no code that could change the list.
+  const auto found = segments_->at.find(offset);
+  if (found == segments_->at.end()) return std::nullopt;
+  // By index: what runs may change the list.
   for (size_t i = 0; i < found->second.size(); ++i) {
-    const std::shared_ptr<Segment> segment = found->second[i];
+    const GilShared<Segment> segment = found->second[i];
+    if (segment->is_tentative && compiled_.stance() == Stance::normal &&
+        compiled_.budget_.repays_kernels(segment->run_ns) &&
+        segment->holds(frame_.slots(), used_slots()))
+      return trace(offset, segment);
     PyObject* value = nullptr;
     Segment::Outcome outcome;
     {
       const FrameLink link(thread_, frame_);
       if (!link.ok()) return finish(leave(thread_, frame_, nullptr));
+      const bool is_timed = segment->is_tentative && segment->hits % kTimedOf == kTimedOf / 2;
+      const int64_t start = is_timed ? now_ns() : 0;
       outcome = segment->run(frame_.slots(), used_slots(), &value);
+      if (is_timed) segment->run_ns += kTimedOf * (now_ns() - start);
     }
     if (outcome == Segment::Outcome::mispredicted && note_wrong_guess(offset))
       i = static_cast<size_t>(-1);  // from the start of what is left
@@ -212,22 +251,29 @@ std::optional<RootRunner::Next> RootRunner::run_cached(int offset) {
 // Where guesses are wrong too often, there are none any more. True: the segment that made this one,
 // and all like it at this place, are gone.
 bool RootRunner::note_wrong_guess(int offset) {
-  int& wrong = root_.segments.wrong_guesses[offset];
+  int& wrong = segments_->wrong_guesses[offset];
   wrong += kGuessCost;
   return wrong >= kMostGuessCost && stop_guessing(offset);
 }
 
+void RootRunner::note_right_guess(int offset) {
+  const auto found = segments_->wrong_guesses.find(offset);
+  if (found != segments_->wrong_guesses.end() && found->second > 0 &&
+      found->second < kMostGuessCost)
+    --found->second;
+}
+
 // True: segments that guessed are gone.
 bool RootRunner::stop_guessing(int offset) {
-  root_.segments.wrong_guesses[offset] = kMostGuessCost;
-  auto& list = root_.segments.at.at(offset);
-  return std::erase_if(list, [](const auto& segment) { return segment->guesses; }) > 0;
+  segments_->wrong_guesses[offset] = kMostGuessCost;
+  const auto guesses = [](const GilShared<Segment>& segment) { return segment->guesses; };
+  return !take_out(segments_->at[offset], guesses).empty();
 }
 
 // Most recently used first.
-void RootRunner::promote(int offset, const std::shared_ptr<Segment>& segment) {
-  const auto found = root_.segments.at.find(offset);
-  if (found == root_.segments.at.end()) return;
+void RootRunner::promote(int offset, const GilShared<Segment>& segment) {
+  const auto found = segments_->at.find(offset);
+  if (found == segments_->at.end()) return;
   auto& list = found->second;
   const auto at = std::ranges::find(list, segment);
   if (at != list.end()) std::rotate(list.begin(), at, at + 1);
@@ -240,14 +286,13 @@ void RootRunner::note_for_fullgraph(const Segment& segment) {
   if (segment.ends_at) check->saw_break(*segment.ends_at);
 }
 
-RootRunner::Next RootRunner::after_segment(const std::shared_ptr<Segment>& segment,
+RootRunner::Next RootRunner::after_segment(const GilShared<Segment>& segment,
                                            Segment::Outcome outcome, int offset, PyObject* value) {
   ++segment->hits;
-  if (segment->guesses)
-    if (int& wrong = root_.segments.wrong_guesses[offset]; wrong > 0 && wrong < kMostGuessCost)
-      --wrong;
+  compiled_.adopted_hits_ += root_->adopted ? 1 : 0;
+  if (segment->guesses) note_right_guess(offset);
   count(Counter::cache_hits);
-  note_for_fullgraph(*segment);
+  keep_account(nullptr, [&] { note_for_fullgraph(*segment); });
   switch (outcome) {
     case Segment::Outcome::value: return finish(leave(thread_, frame_, value));
     case Segment::Outcome::resume:
@@ -275,14 +320,17 @@ RootRunner::Next RootRunner::pass_break() {
 
 // A break in a callee may have been there once: something was loaded, or cached. Then the segment
 // goes, and the next trace follows the call.
-RootRunner::Next RootRunner::pass_inner_break(const std::shared_ptr<Segment>& segment, int offset) {
+RootRunner::Next RootRunner::pass_inner_break(const GilShared<Segment>& segment, int offset) {
   segment->ends_inside = false;
   const uint64_t before = compiled_.breaks_passed_;
   const Next next = run_plainly(1);
-  if (compiled_.breaks_passed_ == before && root_.segments.retried.insert(offset).second)
-    std::erase(root_.segments.at[offset], segment);
-  else
-    ++compiled_.breaks_passed_;
+  bool has_gone = false;
+  keep_account(nullptr, [&] {
+    has_gone = compiled_.breaks_passed_ == before && segments_->retried.insert(offset).second;
+    if (has_gone)
+      take_out(segments_->at[offset], [&](const auto& other) { return other == segment; });
+  });
+  if (!has_gone) ++compiled_.breaks_passed_;
   return next;
 }
 
@@ -301,54 +349,103 @@ RootRunner::Next RootRunner::run_plainly(int instructions) {
 // -- traced
 
 std::string RootRunner::why_missed(int offset) const {
-  const auto found = root_.segments.at.find(offset);
-  if (found == root_.segments.at.end() || found->second.empty()) return {};
-  std::string reason = found->second.front()->guards().explain(frame_.slots(), used_slots());
-  if (reason.empty()) reason = found->second.front()->state_difference();
+  const auto found = segments_->at.find(offset);
+  if (found == segments_->at.end() || found->second.empty()) return {};
+  const GilShared<Segment> first = found->second.front();
+  std::string reason = first->guards().explain(frame_.slots(), used_slots());
+  if (reason.empty()) reason = first->state_difference();
   return reason.empty() ? "a number that was read from a tensor decided otherwise" : reason;
 }
 
 RootRunner::Next RootRunner::give_up(int offset, const std::string& reason) {
-  root_.segments.given_up.emplace(kind(), 0);
-  const std::string text =
-      "smelt: " + place_of(frame_.code(), offset) + " was compiled " +
-      std::to_string(compiled_.options_.recompile_limit) +
-      " times; from now on Python runs what does not fit these. The last reason: " + reason +
-      ". If so many variants are wanted, compile it with options="
-      "{'recompile_limit': ...}.";
-  // The frame is not linked: the warning is about its caller's line.
-  if (PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) < 0)
-    return finish(leave(thread_, frame_, nullptr));
+  segments_->given_up.emplace(kind(), 0);
+  compiled_.budget_.close();
+  if (std::exchange(compiled_.has_warned_, true)) return go_on_in_cpython();
+  const std::string text = limit_text(describe_start(thread_, frame_, offset),
+                                      compiled_.options_.recompile_limit, reason);
+  if (!warn(thread_, text)) return finish(leave(thread_, frame_, nullptr));
   return go_on_in_cpython();
 }
 
-// What there is did not fit. There may be too many by now.
+// What there is did not fit. There may be too many by now, or one more may cost more than it saves.
 std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
-  const auto found = root_.segments.at.find(offset);
-  if (found == root_.segments.at.end() || found->second.empty()) return std::nullopt;
-  const std::string reason = why_missed(offset);
-  ++root_.segments.misses[offset];
-  for (const auto& segment : found->second)
-    for (std::string& path : segment->guards().changed_numbers(frame_.slots(), used_slots()))
-      root_.segments.changing.insert(std::move(path));
-  compiled_.note_recompile(place_of(frame_.code(), offset) + ": " + reason);
+  Budget& budget = compiled_.budget_;
+  const auto found = segments_->at.find(offset);
+  if (found == segments_->at.end() || found->second.empty()) {
+    if (budget.grants(0, 0)) return std::nullopt;
+    budget.suspect();
+    return go_on_in_cpython();
+  }
+  const SegmentList list = found->second;
+  ++segments_->misses[offset];
   const auto limit = static_cast<size_t>(compiled_.options_.recompile_limit);
-  const auto like_this = static_cast<size_t>(std::ranges::count_if(
-      found->second, [this](const auto& segment) { return segment->kind == kind(); }));
-  const bool is_enough = like_this >= limit || found->second.size() >= kMostKinds * limit;
+  size_t like_this = 0;
+  uint64_t hits = 0;
+  for (const auto& segment : list) {
+    like_this += segment->kind == kind() ? 1 : 0;
+    hits += segment->kind == kind() ? segment->hits : 0;
+  }
+  const bool is_enough = like_this >= limit || list.size() >= kMostKinds * limit;
+  if (!is_enough && !compiled_.options_.is_limit_given && !budget.grants(like_this, hits)) {
+    budget.suspect();
+    return go_on_in_cpython();
+  }
+  for (const auto& segment : list)
+    for (std::string& path : segment->guards().changed_numbers(frame_.slots(), used_slots()))
+      segments_->changing.insert(std::move(path));
+  const std::string reason = name_arguments(frame_, why_missed(offset));
+  compiled_.note_recompile(describe_start(thread_, frame_, offset) + ": " + reason);
   if (is_enough && !stop_guessing(offset)) return give_up(offset, reason);
   return std::nullopt;
 }
 
-RootRunner::Next RootRunner::trace(int offset) {
+// What is compiled is used, and nothing is compiled: Python goes on, or the frame has an error.
+std::optional<RootRunner::Next> RootRunner::refuse_by_stance(int offset) {
+  const Stance stance = compiled_.stance();
+  if (stance == Stance::normal) return std::nullopt;
+  if (stance != Stance::fail_on_recompile) return go_on_in_cpython();
+  const std::string reason = name_arguments(frame_, why_missed(offset));
+  raise_recompile(describe_start(thread_, frame_, offset), reason);
+  frame_.set_running(std::max(offset, frame_.first_visible()));
+  return finish(run_in_cpython(thread_, frame_, true));
+}
+
+// Variants of this kind can be without number.
+bool RootRunner::is_for_other_sizes(int offset) const {
+  const CompileOptions& options = compiled_.options_;
+  const auto found = segments_->at.find(offset);
+  if (found == segments_->at.end() || options.is_limit_given || !compiled_.budget_.measures())
+    return false;
+  // What is in tensors most often decides between two ways.
+  constexpr int kFewWays = 2;
+  int ways = 0;
+  const SegmentList list = found->second;
+  return std::ranges::any_of(list, [&](const GilShared<Segment>& segment) {
+    return segment->holds_for_other_sizes(frame_.slots(), used_slots()) &&
+           (++ways >= kFewWays || !segment->guards().explain(frame_.slots(), used_slots()).empty());
+  });
+}
+
+RootRunner::Next RootRunner::trace(int offset, const GilShared<Segment>& outgrown) {
+  if (const std::optional<Next> next = refuse_by_stance(offset)) return *next;
   if (tensors().refuse_state()) return go_on_in_cpython();
   const TracingTurn turn(compiled_.tracing_);
   const Tracing* outer = current_tracing();
   const bool nested = outer != nullptr && outer->compiled == &compiled_;
   if (!turn.mine() && !nested) return go_on_in_cpython();
-  if (const std::optional<Next> next = note_misses(offset)) return *next;
-  last_kept_.reset();
+  if (outgrown) {
+    is_tentative_ = false;
+    take_out(segments_->at[offset], [&](const auto& one) { return one == outgrown; });
+  } else {
+    if (const std::optional<Next> next = note_misses(offset)) return *next;
+    is_tentative_ = is_for_other_sizes(offset) && !compiled_.budget_.affords_kernels();
+  }
+  last_kept_ = {};
   traced_kind_ = kind();
+  ++compiled_.traces_;
+  const bool is_first = segments_->at[offset].empty();
+  const int64_t start = now_ns();
+  int64_t spent = 0;
   auto trace = std::make_unique<Trace>(frame_.slots(), used_slots());
   Tracing tracing;
   tracing.trace = trace.get();
@@ -356,32 +453,40 @@ RootRunner::Next RootRunner::trace(int offset) {
   trace->code = Object::share(reinterpret_cast<PyObject*>(frame_.code()));
   // A back end of the user's takes tensors only.
   if (!compiled_.options_.backend_callable) {
-    trace->changing = &root_.segments.changing;
+    trace->changing = &segments_->changing;
     trace->log().keep_numbers();
   }
-  trace->speculates = root_.segments.wrong_guesses[offset] < kMostGuessCost;
-  trace->opens_iterators = root_.segments.opened[offset] < kMostOpened;
-  trace->locate = [&tracing](Break& at) { locate_break(tracing, at); };
+  trace->speculates = segments_->wrong_guesses[offset] < kMostGuessCost;
+  trace->opens_iterators = segments_->opened[offset] < kMostOpened;
+  trace->locate = [&tracing, this](Break& at) { locate(at, thread_, tracing.frames); };
   std::vector<Ref> refs(static_cast<size_t>(frame_.locals() + frame_.code()->co_stacksize + 1));
   for (size_t i = 0; i < used_slots(); ++i)
     if (frame_.slots()[i] != nullptr) refs[i] = trace->slot_ref(static_cast<int>(i));
   Interpreter interpreter(thread_, frame_, trace.get(), true, std::move(refs));
-  if (offset == start_ && !root_.segments.expected.empty() && !compiled_.options_.fullgraph)
-    interpreter.expect_breaks(&root_.segments.expected);
+  if (offset == start_ && !segments_->expected.empty() && !compiled_.options_.fullgraph)
+    interpreter.expect_breaks(&segments_->expected);
   FrameOutcome outcome;
   bool has_ended = false;
   {
     TracingScope scope(thread_, tracing);
     tracing.end = [&] {
       has_ended = true;
-      end_trace(*trace, interpreter, FrameOutcome::stopped, offset);
-      scope.collect_again();
+      scope.leave_process_alone();
+      end_trace(tracing, interpreter, FrameOutcome::stopped, offset);
+      spent = now_ns() - start;  // what is run behind the break is no part of it
     };
     outcome = interpreter.run(false);
   }
-  if (!has_ended) end_trace(*trace, interpreter, outcome, offset);
-  adopt_callees(tracing);
-  if (last_kept_ != nullptr) last_kept_->ends_inside = !tracing.stopped_in.empty();
+  // From here on the frame must be brought to its end.
+  keep_account(trace.get(), [&] {
+    if (!has_ended) {
+      end_trace(tracing, interpreter, outcome, offset);
+      spent = now_ns() - start;
+    }
+    compiled_.budget_.spend(spent, is_first, !is_tentative_);
+    adopt_callees(tracing);
+  });
+  if (last_kept_) last_kept_->ends_inside = !tracing.stopped_in.empty();
   if (interpreter.has_met_expected())
     expected_ = interpreter.place();
   else if (trace->stopped())
@@ -400,30 +505,42 @@ RootRunner::Next RootRunner::trace(int offset) {
 void RootRunner::adopt_callees(const Tracing& tracing) {
   bool is_innermost = true;
   for (const Tracing::Callee& callee : tracing.stopped_in) {
-    RootCode* code = compiled_.adopt(reinterpret_cast<PyCodeObject*>(callee.code.get()));
-    if (code != nullptr && !is_innermost)
-      code->segments.expected.emplace(callee.place, tracing.trace->stopped());
+    const GilShared<RootCode> code =
+        compiled_.adopt(reinterpret_cast<PyCodeObject*>(callee.code.get()));
+    if (code && !is_innermost)
+      code->segments->expected.emplace(callee.place, tracing.trace->stopped());
     is_innermost = false;
   }
 }
 
 // The call in front of which a trace has ended by expectation. If nothing ends inside of it any
-// more, the next trace follows it.
+// more, the next trace follows it: once, since there are breaks that come and go.
 RootRunner::Next RootRunner::run_expected() {
-  const std::shared_ptr<Segment> segment = std::move(last_kept_);
+  const GilShared<Segment> segment = std::move(last_kept_);
   const Place expected = *std::exchange(expected_, std::nullopt);
   const uint64_t before = compiled_.breaks_passed_;
   const Next next = run_plainly(1);
   if (compiled_.breaks_passed_ > before) return next;
-  root_.segments.expected[expected].reset();
-  for (auto& [start, list] : root_.segments.at) std::erase(list, segment);
+  keep_account(nullptr, [&] {
+    if (!segments_->retried.insert(~expected.offset).second) return;
+    segments_->expected[expected].reset();
+    for (auto& [start, list] : segments_->at)
+      take_out(list, [&](const auto& other) { return other == segment; });
+  });
   return next;
 }
 
-// The trace becomes a segment, and lets go of objects that the program may have dropped.
-void RootRunner::end_trace(Trace& trace, const Interpreter& interpreter, FrameOutcome outcome,
+// The trace becomes a segment, and lets go of objects that the program may have dropped. If it did
+// not see every frame, nothing is kept of it, and the next call is traced again.
+void RootRunner::end_trace(Tracing& tracing, const Interpreter& interpreter, FrameOutcome outcome,
                            int offset) {
-  std::optional<TraceResult> result = finish_trace(trace, interpreter, outcome, offset);
+  Trace& trace = *tracing.trace;
+  if (tracing.has_lost_sight && outcome == FrameOutcome::returned) {
+    trace.release();
+    return;
+  }
+  std::optional<TraceResult> result;
+  if (!tracing.has_lost_sight) result = finish_trace(trace, interpreter, outcome, offset);
   if (!backend_error_) keep(offset, std::move(result), trace, interpreter);
   if (const std::optional<Break>& stopped = trace.stopped()) {
     compiled_.note_break(*stopped);
@@ -437,19 +554,22 @@ void RootRunner::end_trace(Trace& trace, const Interpreter& interpreter, FrameOu
 std::optional<TraceResult> RootRunner::finish_trace(Trace& trace, const Interpreter& interpreter,
                                                     FrameOutcome outcome, int offset) {
   const SavedError error;
+  const ProcessLeftAlone as_it_was(thread_);
   const CompileOptions& options = compiled_.options_;
-  const Trace::Request request{options.backend, options.tuning, options.mode,
-                               options.backend_callable.get()};
+  const Trace::Request request{is_tentative_ ? "eager" : options.backend, options.tuning,
+                               options.mode, options.backend_callable.get()};
   std::optional<TraceResult> result;
   try {
     if (outcome == FrameOutcome::returned)
       result = trace.finish_return({interpreter.value(), interpreter.value_ref()}, request);
     const bool has_stopped = trace.stopped().has_value();
-    if (!result && has_stopped && trace.exit_offset() >= 0 && trace.exit_offset() != offset)
+    if (trace.has_failed())
+      result.reset();
+    else if (!result && has_stopped && trace.exit_offset() >= 0 && trace.exit_offset() != offset)
       result = trace.finish_break(request);
   } catch (const std::exception& problem) {
     result.reset();
-    trace.stop(BreakReason::internal, problem.what());
+    trace.fail(problem);
   }
   if (options.backend_callable && !result) backend_error_ = take_error();
   PyErr_Clear();
@@ -461,7 +581,7 @@ std::optional<TraceResult> RootRunner::finish_trace(Trace& trace, const Interpre
 void RootRunner::keep(int offset, std::optional<TraceResult> result, const Trace& trace,
                       const Interpreter& interpreter) {
   const SavedError error;
-  CodeSegments& segments = root_.segments;
+  CodeSegments& segments = *segments_;
   count(Counter::instructions, static_cast<int64_t>(trace.bytecodes));
   if (!result) {
     ++idle_;
@@ -477,14 +597,15 @@ void RootRunner::keep(int offset, std::optional<TraceResult> result, const Trace
     return;
   }
   const bool returns = result->exit.returns;
-  auto segment = std::make_shared<Segment>(std::move(*result));
+  auto segment = make_gil_shared<Segment>(std::move(*result));
   segment->guesses = trace.has_guessed;
   segment->kind = traced_kind_;
+  segment->is_tentative = is_tentative_;
   idle_ = ops_of(*segment) > 0 ? 0 : idle_ + 1;
   count(Counter::segments);
-  root_.ends[segment.get()] = returns || !trace.stopped() ? "returns" : trace.stopped()->str();
+  segment->ends = returns || !trace.stopped() ? "returns" : trace.stopped()->str();
   if (log_enabled(Log::guards)) {
-    std::string text = place_of(frame_.code(), offset) + ":";
+    std::string text = describe_start(thread_, frame_, offset) + ":";
     for (const std::string& line : segment->guards().lines()) text += "\n  " + line;
     log(Log::guards, text);
   }
@@ -504,8 +625,9 @@ PyObject* run_safely(Compiled& compiled, PyThreadState* thread, Frame frame, boo
     RootRunner runner(compiled, thread, frame);
     return from_start ? runner.run() : runner.go_on();
   } catch (const std::exception& problem) {
-    // Thrown between two instructions, where the frame is complete.
-    log(Log::breaks, std::string("internal: ") + problem.what());
+    // Thrown between two instructions, where the frame is complete: what ran the program before has
+    // thrown nothing (boundary.h).
+    keep_account(nullptr, [&] { log(Log::breaks, std::string("internal: ") + problem.what()); });
     return run_in_cpython(thread, frame, PyErr_Occurred() != nullptr);
   }
 }

@@ -7,6 +7,7 @@
 // once the call is over.
 #include <algorithm>
 
+#include "capture/bytecode/dynamic_tensors.h"
 #include "capture/bytecode/operations.h"
 
 namespace smelt::bytecode {
@@ -54,7 +55,7 @@ class Disguise {
       if (can && (trace.is_runtime_scalar(values_[i]) || may_hold_scalars(values_[i])))
         later.push_back(i);
       else
-        trace.use(values_[i]);
+        takes_dynamic_ = use_in_op(trace, values_[i]) || takes_dynamic_;
     }
     for (size_t i : later) {
       if (is_list_or_tuple(values_[i].object))
@@ -70,6 +71,7 @@ class Disguise {
   Disguise& operator=(const Disguise&) = delete;
 
   bool any() const { return !numbers_.empty(); }
+  bool takes_dynamic() const { return takes_dynamic_; }
   std::span<const Value> values() const { return values_; }
 
   // After the call: what C code asked for is used. How many ops it called.
@@ -150,15 +152,30 @@ class Disguise {
   std::vector<Object> stand_ins_;  // of each number
   std::vector<Object> containers_;
   bool open_ = false;
+  bool takes_dynamic_ = false;
 };
 
 }  // namespace
 
 PyObject* call_on_tensors(Trace& trace, std::span<const Value> arguments,
                           const std::function<PyObject*(std::span<const Value>)>& call) {
+  const ArgumentCode code = code_among(trace, arguments);
   Disguise disguise(trace, arguments);
+  if (code == ArgumentCode::followed) {
+    if (disguise.takes_dynamic()) stop_at_shape(trace);
+    const Transparent transparent(&trace, true);
+    return call(arguments);
+  }
   const Unfollowed unfollowed(&trace);
-  if (!disguise.any() || !trace.active()) return call(arguments);
+  const size_t position = trace.log().position();
+  // It has not come to an op, or tells more than ops do: it has looked at a shape itself.
+  const auto check_shapes = [&](PyObject* made) {
+    if (disguise.takes_dynamic() && made != nullptr &&
+        (!is_of_tensors(made) || trace.log().position() == position))
+      stop_at_shape(trace);
+    return made;
+  };
+  if (!disguise.any() || !trace.active()) return check_shapes(call(arguments));
   PyObject* result = call(disguise.values());
   const size_t ops = disguise.end();
   const bool refused = result == nullptr || result == Py_NotImplemented;
@@ -166,8 +183,9 @@ PyObject* call_on_tensors(Trace& trace, std::span<const Value> arguments,
     Py_CLEAR(result);
     PyErr_Clear();
     disguise.use_all();
-    return call(arguments);
+    return check_shapes(call(arguments));
   }
+  check_shapes(result);
   // Why it failed, or what it found out, may be in them.
   if (refused || !is_of_tensors(result)) disguise.use_all();
   if (PyObject* number = result == nullptr ? nullptr : disguise.number_behind(result)) {

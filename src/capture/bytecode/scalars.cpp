@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "capture/bytecode/boundary.h"
 #include "capture/bytecode/names.h"
 #include "capture/bytecode/operations.h"
 #include "capture/bytecode/slots.h"
@@ -56,12 +57,33 @@ PyObject* compute(int op, PyObject* a, PyObject* b) {
     f[NB_INPLACE_XOR] = PyNumber_InPlaceXor;
     return f;
   }();
+  if (op >= NB_INPLACE_ADD) note_act();
   return kFunctions[static_cast<size_t>(op)](a, b);
 }
 
-// A method of the operand's class that is written in Python; nullptr if there is none.
+// A method of the operand's class that is written in Python; nullptr if there is none. Of tensors:
+// one that is not PyTorch's own.
 PyObject* operand_method(PyObject* object, PyObject* name) {
-  return name == nullptr || is_tensor(object) ? nullptr : python_method(object, name);
+  if (name == nullptr) return nullptr;
+  PyObject* found = python_method(object, name);
+  if (found == nullptr || !is_tensor(object)) return found;
+  PyObject* module = PyDict_GetItemWithError(PyFunction_GET_GLOBALS(found), names().name);
+  const bool is_own =
+      module != nullptr && PyUnicode_Check(module) && text_of(module).starts_with("torch");
+  return is_own ? nullptr : found;
+}
+
+bool has_replaced_operator(const OperatorNames& op, PyObject* a, PyObject* b) {
+  return (is_tensor(a) && (operand_method(a, op.left) || operand_method(a, op.inplace))) ||
+         (is_tensor(b) && operand_method(b, op.right));
+}
+
+// PyTorch's own operators are what tensors have.
+void guard_operators(Trace& trace, const OperatorNames& op, PyObject* a, PyObject* b) {
+  if (is_tensor(a))
+    for (PyObject* name : {op.left, op.inplace})
+      if (name != nullptr) has_own_method(trace, a, name);
+  if (b != nullptr && is_tensor(b) && op.right != nullptr) has_own_method(trace, b, op.right);
 }
 
 Result call_operand(Trace& trace, PyObject* method, PyObject* name, Value self, Value other) {
@@ -178,6 +200,14 @@ Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, Res
   PyObject* right = same_type ? nullptr : operand_method(b.object, op.right);
   if (!inplace && !left && !right) return Asked::not_in_python;
   bool right_first = right != nullptr && PyType_IsSubtype(Py_TYPE(b.object), Py_TYPE(a.object));
+  // A type in C that knows of other objects is asked before them: numpy's arrays.
+  if (!inplace && !left && !right_first && !is_tensor(a.object) &&
+      _PyType_Lookup(Py_TYPE(a.object), op.left) != nullptr &&
+      !knows_only_its_own(a.object, b.object)) {
+    trace.stop(BreakReason::c_function,
+               std::string("an operator of ") + Py_TYPE(a.object)->tp_name);
+    return Asked::not_in_python;
+  }
   // A reflected method that was only inherited has no precedence.
   if (right_first && left != nullptr)
     right_first = _PyType_Lookup(Py_TYPE(a.object), op.right) != right;
@@ -242,7 +272,7 @@ Result change_container(Trace& trace, int op, Value a, Value b) {
     trace.effect_call(inputs, nullptr);
   }
   PyObject* result = compute(op, a.object, b.object);
-  if (result == nullptr) trace.stop(BreakReason::exception, symbol_of(op));
+  if (result == nullptr) trace.stop(BreakReason::raised, symbol_of(op));
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
 
@@ -275,6 +305,7 @@ Result on_tensors(Trace& trace, const OperatorNames& op, Value a, Value b, const
         !is_container(v.object))
       trace.stop(BreakReason::c_function,
                  std::string("an operator of ") + Py_TYPE(v.object)->tp_name);
+  guard_operators(trace, op, a.object, b.object);
   const Value operands[] = {a, b};
   PyObject* result = call_on_tensors(
       trace, std::span(operands, b.object != nullptr ? 2 : 1), [&](std::span<const Value> given) {
@@ -283,6 +314,25 @@ Result on_tensors(Trace& trace, const OperatorNames& op, Value a, Value b, const
         // A stand-in on the left has operators of its own.
         return left == a.object ? compute_it(left, right) : call_reflected(op, left, right);
       });
+  trace.check_log();
+  return {result, result == nullptr ? 0 : trace.adopt(result)};
+}
+
+// '%s' % x: asks nobody but str, whatever x's class has.
+bool is_formatting(int op, PyObject* a, PyObject* b) {
+  if (op != NB_REMAINDER && op != NB_INPLACE_REMAINDER) return false;
+  return (PyUnicode_CheckExact(a) && !PyUnicode_Check(b)) ||
+         (PyBytes_CheckExact(a) && !PyBytes_Check(b));
+}
+
+Result format_by(Trace& trace, int op, Value text, Value value) {
+  trace.use(text);
+  trace.use(value);
+  PyObject* result;
+  {
+    const Transparent transparent(&trace, true);
+    result = compute(op, text.object, value.object);
+  }
   trace.check_log();
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
@@ -301,7 +351,9 @@ Result binary(Trace* trace, int op, Value a, Value b) {
     return {result, trace->scalar(ScalarOp::binary, op, a, b, result)};
   }
   const bool has_tensor = is_tensor(a.object) || is_tensor(b.object);
-  if (has_tensor && !operand_method(a.object, operator_names(op).left))
+  if (!has_tensor && is_formatting(op, a.object, b.object)) return format_by(*trace, op, a, b);
+  if (has_tensor && !operand_method(a.object, operator_names(op).left) &&
+      !has_replaced_operator(operator_names(op), a.object, b.object))
     return on_tensors(*trace, operator_names(op), a, b,
                       [&](PyObject* left, PyObject* right) { return compute(op, left, right); });
   Result result;
@@ -343,10 +395,11 @@ Result unary(Trace* trace, ScalarOp op, Value a) {
     }
     return {result, trace->scalar(op, 0, a, {}, result)};
   }
-  if (is_tensor(a.object))
-    return on_tensors(*trace, {}, a, {}, [&](PyObject*, PyObject*) { return compute_it(); });
   if (PyObject* method = operand_method(a.object, unary_name(op)))
     return call_operand(*trace, method, unary_name(op), a, {});
+  if (is_tensor(a.object))
+    return on_tensors(*trace, {unary_name(op), nullptr, nullptr}, a, {},
+                      [&](PyObject*, PyObject*) { return compute_it(); });
   trace->use(a);
   PyObject* result = compute_it();
   return {result, result == nullptr ? 0 : trace->adopt(result)};
@@ -359,7 +412,8 @@ Result compare(Trace* trace, int op, Value a, Value b) {
     PyObject* result = compute_it();
     return {result, trace->scalar(ScalarOp::compare, op, a, b, result)};
   }
-  if (is_tensor(a.object) || is_tensor(b.object))
+  if ((is_tensor(a.object) || is_tensor(b.object)) &&
+      !has_replaced_operator(compare_names(op), a.object, b.object))
     return on_tensors(*trace, compare_names(op), a, b, [&](PyObject* left, PyObject* right) {
       return PyObject_RichCompare(left, right, op);
     });
@@ -463,6 +517,7 @@ bool is_guessed(Trace& trace, Value tensor, std::optional<bool> passes) {
   const LogValue logged = trace.log().value_of(tensor.object);
   if (logged < 0) return false;
   const TensorLog& log = trace.log();
+  if (log.is_gamble(logged)) return false;
   if (log.is_single(logged)) return trace.may_guess_here(1000);  // one for each parameter
   if (log.has_saved_hooks()) return false;  // they would see the run that turns out to be none
   if (is_passed_check(trace, tensor, logged, passes)) return trace.may_guess_here(100);
@@ -473,7 +528,7 @@ bool is_guessed(Trace& trace, Value tensor, std::optional<bool> passes) {
 
 int truth(Trace* trace, Value value, std::optional<bool> passes) {
   if (!is_following(trace)) return PyObject_IsTrue(value.object);
-  if (is_tensor(value.object)) {
+  if (is_tensor(value.object) && has_own_method(*trace, value.object, names().bool_)) {
     if (is_fixed_tensor(*trace, value)) {
       const Unfollowed unfollowed(trace, false);
       return PyObject_IsTrue(value.object);
@@ -548,12 +603,19 @@ bool is_passing_text(Trace* trace, const Value& part) {
 }
 
 Result format_tensor(Trace& trace, Value tensor, int conversion, Value spec) {
+  static PyObject* const methods[] = {PyUnicode_InternFromString("__format__"),
+                                      PyUnicode_InternFromString("__repr__"),
+                                      PyUnicode_InternFromString("__str__")};
+  for (PyObject* name : methods)
+    if (!has_own_method(trace, tensor.object, name))
+      trace.stop(BreakReason::c_callback, text_of(name));
   if (tensors().refuse(tensor.object))
     trace.stop(BreakReason::data_dependent, "formatting a tensor");
   if (!trace.active()) return {format_plainly(tensor.object, conversion, spec.object), 0};
   Object text;
   {
-    const Unfollowed unfollowed(&trace, false);
+    // What tensors show of themselves is code of PyTorch's, and of what it takes to print.
+    const Unfollowed unfollowed(&trace, false, Trust::everybody);
     text = Object::steal(format_plainly(tensor.object, conversion, spec.object));
   }
   return passing_text(trace, std::move(text));

@@ -66,6 +66,7 @@ void Segment::give_out_registers() {
   for (const Ref ref : result_.program_outputs) give(ref);
   for (const Step& step : result_.steps) {
     if (step.result != 0) give(step.result);
+    most_operands_ = std::max(most_operands_, step.inputs.size());
   }
 }
 
@@ -115,24 +116,36 @@ bool Segment::check_guards(PyObject** slots, size_t count, PyObject** registers)
   return guards_.check(slots, count, registers);
 }
 
+bool Segment::holds(PyObject** slots, size_t count) {
+  if (!has_same_slots(slots, count) || tensors().ambient() != result_.ambient) return false;
+  Registers registers(registers_);
+  return changed_reading() == nullptr && check_guards(slots, count, registers.data());
+}
+
+bool Segment::holds_for_other_sizes(PyObject* const* slots, size_t count) const {
+  return has_same_slots(slots, count) && tensors().ambient() == result_.ambient &&
+         guards_.holds_for_other_sizes(slots, count);
+}
+
 Segment::Outcome Segment::run(PyObject** slots, size_t count, PyObject** value) {
   if (!has_same_slots(slots, count) || tensors().ambient() != result_.ambient) return Outcome::miss;
   if (changed_reading() != nullptr) return Outcome::miss;
-  Registers registers(registers_);
+  // Behind the program nothing may throw: what was done can't be done again. So there is room for
+  // all that follows, for the objects that the slots have now too.
+  Registers registers(registers_ + (result_.exit.returns ? 0 : count));
+  Scratch<16> operands(most_operands_);
   if (!check_guards(slots, count, registers.data())) return Outcome::miss;
   if (!result_.program_scalars.empty() && !scalars_fit(registers.data())) return Outcome::retry;
-  if (result_.program != nullptr && !run_program(registers.data())) {
-    if (PyErr_Occurred() == nullptr) return Outcome::mispredicted;
-    if (!result_.program->fails_cleanly()) return Outcome::error;
-    PyErr_Clear();
-    return Outcome::retry;
-  }
+  if (result_.handles && is_left_to_python()) return Outcome::retry;
+  TensorProgram::Failure failure;
+  if (result_.program != nullptr && !run_program(registers.data(), &failure))
+    return after_failure(failure, registers.data(), operands.data());
   if (returned_ >= 0) {
     *value = registers.take(static_cast<size_t>(returned_));
     return Outcome::value;
   }
   for (const Step& step : result_.steps) {
-    if (!run_step(step, registers.data())) return Outcome::error;
+    if (!run_step(step, registers.data(), operands.data())) return Outcome::error;
   }
   return leave(slots, count, registers.data(), value);
 }
@@ -151,12 +164,40 @@ bool Segment::scalars_fit(PyObject* const* registers) const {
                              [&](Ref ref) { return fits_scalar(registers[register_of_[ref]]); });
 }
 
-bool Segment::run_program(PyObject** registers) const {
+bool Segment::is_left_to_python() const {
+  if (result_.program == nullptr) return false;
+  return result_.program->is_watched() || (result_.catches && !result_.program->fails_cleanly());
+}
+
+// What was done to Python objects before the op that failed is done: the rest of the program has
+// not been.
+Segment::Outcome Segment::after_failure(const TensorProgram::Failure& failure, PyObject** registers,
+                                        PyObject** operands) const {
+  if (PyErr_Occurred() == nullptr) return Outcome::mispredicted;
+  if (failure.clean) {
+    PyErr_Clear();
+    return Outcome::retry;
+  }
+  const SavedError error;
+  for (const Step& step : result_.steps) {
+    if (step.position > failure.position) break;
+    // Who has switched something off for a while has switched it on again when the error has passed
+    // him.
+    if (result_.handles && step.switches) continue;
+    const bool is_there = std::ranges::all_of(step.inputs, [&](const Operand& input) {
+      return input.ref == 0 || load(input, registers) != nullptr;
+    });
+    if (is_there && !run_step(step, registers, operands)) PyErr_Clear();
+  }
+  return Outcome::error;
+}
+
+bool Segment::run_program(PyObject** registers, TensorProgram::Failure* failure) const {
   PyObject** outputs = registers + guards_.wanted().size();
-  if (inputs_come_first_) return result_.program->run(registers, outputs);
+  if (inputs_come_first_) return result_.program->run(registers, outputs, failure);
   Scratch<64> inputs(input_registers_.size());
   for (size_t i = 0; i < input_registers_.size(); ++i) inputs[i] = registers[input_registers_[i]];
-  return result_.program->run(inputs.data(), outputs);
+  return result_.program->run(inputs.data(), outputs, failure);
 }
 
 // Borrowed.
@@ -166,16 +207,15 @@ PyObject* Segment::load(const Operand& operand, PyObject* const* registers) cons
   return index >= 0 ? registers[index] : nullptr;
 }
 
-bool Segment::run_step(const Step& step, PyObject** registers) const {
-  Scratch<16> inputs(step.inputs.size());
-  for (size_t i = 0; i < step.inputs.size(); ++i) inputs[i] = load(step.inputs[i], registers);
-  Object result = replay(step, {inputs.data(), step.inputs.size()});
+bool Segment::run_step(const Step& step, PyObject** registers, PyObject** operands) const {
+  for (size_t i = 0; i < step.inputs.size(); ++i) operands[i] = load(step.inputs[i], registers);
+  Object result = replay(step, {operands, step.inputs.size()});
   if (!result) return false;
   if (step.result != 0) registers[register_of_[step.result]] = result.release();
   return true;
 }
 
-Segment::Outcome Segment::leave(PyObject** slots, size_t count, PyObject* const* registers,
+Segment::Outcome Segment::leave(PyObject** slots, size_t count, PyObject** registers,
                                 PyObject** value) const {
   if (!result_.exit.returns) {
     set_slots(slots, count, registers);
@@ -186,12 +226,12 @@ Segment::Outcome Segment::leave(PyObject** slots, size_t count, PyObject* const*
   return Outcome::value;
 }
 
-void Segment::set_slots(PyObject** slots, size_t count, PyObject* const* registers) const {
+void Segment::set_slots(PyObject** slots, size_t count, PyObject** registers) const {
   const std::vector<Operand>& set = result_.exit.slots;
-  // Released at the end, with the frame in its new state: that may run the user's code.
-  Registers old(count);
+  // Released with the registers, when the frame is in its new state: that may run the user's code.
+  PyObject** old = registers + registers_;
   for (size_t i = 0; i < std::max(count, set.size()); ++i) {
-    if (i < count) old.data()[i] = slots[i];
+    if (i < count) old[i] = slots[i];
     slots[i] = i < set.size() ? Py_XNewRef(load(set[i], registers)) : nullptr;
   }
 }

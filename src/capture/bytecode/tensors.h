@@ -9,6 +9,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -40,9 +41,17 @@ class TensorProgram {
   // Borrowed inputs in, tensors first and then the scalars, each an int that fits 64 bits or a
   // float; new references out. False with a Python error set; without one, the program does not
   // hold for these inputs, and has changed nothing. Thread-safe.
-  virtual bool run(PyObject* const* inputs, PyObject** outputs) const = 0;
-  // A failed run has changed nothing, so that the frame can be run by CPython instead.
+  struct Failure {
+    bool clean = true;    // nothing has changed: the frame can be run by CPython instead
+    size_t position = 0;  // else: the op that failed, as TensorLog::position() counted it
+  };
+  // On a failure that is not clean, `outputs` has those that there were by then.
+  virtual bool run(PyObject* const* inputs, PyObject** outputs, Failure* failure) const = 0;
+  // Each failure is clean, as long as nobody watches.
   virtual bool fails_cleanly() const = 0;
+  // Somebody watches: hooks on saved tensors see what a run saves, and may raise errors of their
+  // own. Asked where it is to be run.
+  virtual bool is_watched() const = 0;
   virtual size_t ops() const = 0;
   // There could be no graph, and its results take part in autograd.
   virtual bool is_left_to_autograd() const = 0;
@@ -99,9 +108,15 @@ class TensorLog {
   virtual bool has_saved_hooks() const = 0;
   // What is in it is the same in each call: it depends on numbers and sizes that are guarded.
   virtual bool is_fixed(LogValue value) const = 0;
+  // Random numbers alone decide about it, and it may come out otherwise.
+  virtual bool is_gamble(LogValue value) const = 0;
+  // The same of the tensor of which take_number() gave this number.
+  virtual bool is_gambled_number(int32_t number) const = 0;
   // It tells of all elements of a tensor that something holds, or of none that it does: a check
   // that was passed, if this is its truth.
   virtual bool is_check(LogValue value, bool truth) const = 0;
+  // An op that the log has written down is being computed.
+  virtual bool is_in_op() const = 0;
   // How many ops there are so far; forget those behind `position`.
   virtual size_t position() const = 0;
   virtual void rewind(size_t position) = 0;
@@ -120,8 +135,20 @@ class TensorLog {
   virtual bool is_function(PyObject* context) const = 0;
   // `saved`, a tuple, is what saved_tensors of the context gave.
   virtual void meet_saved(PyObject* context, PyObject* saved) = 0;
+  // An op behind `position`, be it one that failed, may have effects: it looks at Python objects,
+  // or at the world.
+  virtual bool has_effects(size_t position) const = 0;
+  // What comes until end_recomputed() is computed again by its backward; `keeps_random_state`: with
+  // the same random numbers.
+  virtual void begin_recomputed() = 0;
+  virtual void end_recomputed(bool keeps_random_state) = 0;
   // From now on `.item()` is an op whose result is a number of the program's.
   virtual void keep_numbers() = 0;
+  // Asked before the size of a result, or a number that C code reads, is taken for what it is in
+  // each run, although contents decide it; the program checks it.
+  virtual void set_guess(std::function<bool()> may_guess) = 0;
+  // What is read at `item` is decided by whole numbers alone, and most often what it was.
+  virtual bool is_steady_number(int32_t item) const = 0;
   // The place of the number that the only op since `position` gave; nothing if it was another op.
   // One that is not asked for is trouble.
   virtual std::optional<int32_t> take_number(size_t position) = 0;
@@ -143,6 +170,11 @@ class TensorLog {
   // retain_grad(), likewise; and those of these tensors that a backward pass comes to.
   virtual bool retain_grad(PyObject* tensor) = 0;
   virtual std::vector<Object> retained(PyObject* outputs) const = 0;
+  // How much higher the version of an input is than at the start. Nothing for a result whose
+  // version is that of an input.
+  virtual std::optional<int64_t> version_rise(PyObject* tensor) const = 0;
+  // Nobody but the trace has this input any more: its contents may go, if they are nobody else's.
+  virtual void free_contents(PyObject* tensor) = 0;
   // `data` is what `.data` gave. False: trouble.
   virtual bool take_data(PyObject* tensor, PyObject* data) = 0;
   // The last call that was kept has registered a hook on the tensor, which ops made.

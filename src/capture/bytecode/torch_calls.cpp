@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/bytecode/dynamic_tensors.h"
 #include "capture/bytecode/operations.h"
 
 namespace smelt::bytecode {
@@ -41,11 +42,19 @@ const Set kHiddenMethods{"numpy",
                          "_data_ptr",
                          "__complex__",
                          "_view_func",
+                         "_view_func_unsafe",
+                         "_use_count",
+                         "_dtensor__new__",
                          "_rev_view_func_unsafe",
                          "share_memory_",
                          "is_shared",
                          "set_",
-                         "set_data"};
+                         "set_data",
+                         "const_data_ptr",
+                         "mutable_data_ptr",
+                         "_storage",
+                         "is_set_to",
+                         "storage_offset"};
 // Functions that make a tensor of Python data: constants, unless the data has tensors in it.
 const Set kFromData{"tensor",
                     "as_tensor",
@@ -95,18 +104,13 @@ const Set kAmbientReaders{"is_grad_enabled",
                           "_get_deterministic_algorithms",
                           "_is_key_in_tls_included",
                           "get_device_module",
-                          "_get_privateuse1_backend_name",
                           "_is_autocast_available",
                           "_get_function_stack_at",
-                          "_get_default_device",
-                          "_is_default_mobile_cpu_allocator_set",
-                          "_cuda_isCurrentStreamCapturing",
                           "_cuda_getDeviceCount",
                           "promote_types",
                           "result_type",
                           "can_cast",
                           "_get_max_operator_version",
-                          "_dispatch_has_kernel",
                           "_saved_tensors_hooks_get_disabled_error_message",
                           "_log_api_usage_once",
                           "_accelerator_getAccelerator",
@@ -150,6 +154,11 @@ Kind kind_of_core_function(std::string_view name) {
 std::string_view function_name(PyObject* callee) {
   return PyCFunction_Check(callee) ? reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name
                                    : "";
+}
+
+bool names_cpu_or_cuda(PyObject* device) {
+  return PyUnicode_Check(device) && (PyUnicode_CompareWithASCIIString(device, "cpu") == 0 ||
+                                     PyUnicode_CompareWithASCIIString(device, "cuda") == 0);
 }
 
 // And there is something to say.
@@ -220,11 +229,34 @@ Kind classify(PyObject* callee) {
   return Kind::none;
 }
 
+// A tensor of no dimension that no gradient goes through: PyTorch's parser takes it for a number.
+bool is_plain_scalar(PyObject* object) {
+  if (!tensors().is_tensor(object)) return false;
+  const Object dim = Object::steal(PyObject_CallMethod(object, "dim", nullptr));
+  const Object tracked = Object::steal(PyObject_GetAttrString(object, "requires_grad"));
+  PyErr_Clear();
+  return dim && PyLong_CheckExact(dim.get()) && PyLong_AsLong(dim.get()) == 0 &&
+         tracked.get() == Py_False;
+}
+
 // The elements of a tensor that is the same in each call.
 Result read_elements(Trace& trace, Value callee, std::span<const Value> arguments) {
   const Unfollowed unfollowed(&trace, false);
   PyObject* result = call_plainly(callee.object, arguments, nullptr);
   return {result, result == nullptr ? 0 : trace.adopt(result)};
+}
+
+// A tensor where an op takes a number: add(grad, alpha=-lr) reads it.
+size_t place_of_number(std::span<const Value> arguments, PyObject* keywords) {
+  const auto named = keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
+  for (size_t i = 0; i < named; ++i) {
+    PyObject* name = PyTuple_GET_ITEM(keywords, static_cast<Py_ssize_t>(i));
+    const bool is_number = PyUnicode_CompareWithASCIIString(name, "alpha") == 0 ||
+                           PyUnicode_CompareWithASCIIString(name, "value") == 0;
+    const size_t place = arguments.size() - named + i;
+    if (is_number && is_plain_scalar(arguments[place].object)) return place;
+  }
+  return arguments.size();
 }
 
 Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arguments,
@@ -246,6 +278,14 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
     taken[rate] = {tensor.object, tensor.ref};
     return call_op(trace, kind, callee, taken, keywords);
   }
+  if (const size_t place = place_of_number(arguments, keywords); place < arguments.size()) {
+    const Result number = read_number(trace, arguments[place]);
+    const Object held = Object::steal(number.object);
+    if (!held) return {};
+    std::vector<Value> taken(arguments.begin(), arguments.end());
+    taken[place] = {number.object, number.ref};
+    return call_op(trace, kind, callee, taken, keywords);
+  }
   PyObject* result;
   const size_t position = trace.log().position();
   if (kind == Kind::op) {
@@ -253,10 +293,26 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
       return call_plainly(callee.object, given, keywords);
     });
   } else {
-    for (const Value& argument : arguments) trace.use(argument);
+    // Data is read in more ways than are seen, numbers that an object gives among them.
+    if (code_among(trace, arguments) == ArgumentCode::followed && kind == Kind::from_data)
+      trace.stop(BreakReason::c_callback, "a method of an object that a tensor is made of");
+    // torch.overrides.has_torch_function and such look at types.
+    const bool asks_types = function_name(callee.object).starts_with("_has_torch_function");
+    for (const Value& argument : arguments) {
+      if (asks_types)
+        use_in_op(trace, argument);
+      else
+        trace.use(argument);
+    }
     const Unfollowed unfollowed(&trace);
     result = call_plainly(callee.object, arguments, keywords);
   }
+  // It may have seen what was changed; in a cached call it comes before the changes.
+  if (trace.active() && trace.log().has_effects(position) && trace.has_pending_change())
+    trace.stop(BreakReason::c_function, "an op that is not PyTorch's behind changes of objects");
+  // Nothing says that it fails the next time.
+  if (result == nullptr && trace.active() && trace.log().has_effects(position))
+    trace.stop(BreakReason::raised, "an op that is not PyTorch's");
   if (result != nullptr && is_atom(result))
     if (const auto number = trace.log().take_number(position); number && trace.active()) {
       const bool is_known = !arguments.empty() && is_fixed_tensor(trace, arguments[0]);
@@ -285,9 +341,10 @@ Result call_switch(Trace& trace, Value callee, std::span<const Value> arguments,
   trace.effect_call(inputs, keywords);
   trace.bans_saved_hooks |= function_name(callee.object) == "_saved_tensors_hooks_disable";
   // An inference mode puts the dispatch keys back that it found: the log's own is not to be there.
-  const Unfollowed unfollowed(&trace, false);
+  // Python code is run by the one thing that may be imported on the way, by whoever finds it.
+  const Unfollowed unfollowed(&trace, false, Trust::everybody);
   PyObject* result = call_plainly(callee.object, arguments, keywords);
-  if (result == nullptr) trace.stop(BreakReason::exception, "a change of PyTorch's state");
+  if (result == nullptr) trace.stop(BreakReason::raised, "a change of PyTorch's state");
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
 
@@ -312,6 +369,35 @@ BreakReason reason_for(std::string_view name) {
   const bool sets = name != "set_" && name != "set_data" &&
                     (name.starts_with("_set_") || name.starts_with("set_"));
   return sets ? BreakReason::state : BreakReason::c_function;
+}
+
+// torch.from_numpy(array), torch.tensor(array) of an array that was there before: each cached call
+// makes the tensor anew, with its guards, of what is in the array then.
+bool make_of_array(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
+                   Result* result) {
+  static const Set kMakers{"from_numpy", "tensor", "as_tensor", "asarray"};
+  if (arguments.empty() || !kMakers.contains(function_name(callee.object)) ||
+      std::string_view(Py_TYPE(arguments[0].object)->tp_name) != "numpy.ndarray" ||
+      !trace.is_tracked(arguments[0].object) || trace.is_born(arguments[0].object) ||
+      !std::ranges::all_of(arguments.subspan(1), [](Value v) { return is_constant(v.object); }))
+    return false;
+  const size_t named = keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
+  const size_t positional = arguments.size() - named;
+  if (positional == 0) return false;
+  trace.guard_same(arguments[0]);
+  const Object by_name = Object::steal(named == 0 ? nullptr : PyDict_New());
+  for (size_t i = 0; i < named; ++i)
+    PyDict_SetItem(by_name.get(), PyTuple_GET_ITEM(keywords, static_cast<Py_ssize_t>(i)),
+                   arguments[positional + i].object);
+  for (const Value& argument : arguments.subspan(1)) trace.use(argument);
+  {
+    const Unfollowed unfollowed(&trace, false);
+    result->object = call_plainly(callee.object, arguments, keywords);
+  }
+  if (result->object == nullptr) return true;
+  result->ref = trace.remembered(callee.object, as_tuple(arguments.first(positional)).get(),
+                                 by_name.get(), result->object);
+  return true;
 }
 
 // torch.scalar_tensor, and the element type that torch.tensor(number) has.
@@ -367,6 +453,9 @@ bool make_of_number(Trace& trace, Value callee, std::span<const Value> arguments
 bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
                 Result* result) {
   const Kind kind = classify(callee.object);
+  if ((kind == Kind::hidden || kind == Kind::from_data) &&
+      make_of_array(*trace, callee, arguments, keywords, result))
+    return true;
   switch (kind) {
     case Kind::none: return false;
     case Kind::hidden: {
@@ -412,6 +501,12 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
       *result = call_op(*trace, kind, callee, arguments, keywords);
       return true;
     case Kind::reads:
+      // The ambient guard knows autocast on two kinds of devices.
+      if (function_name(callee.object) == "get_autocast_dtype" &&
+          !(arguments.size() == 1 && names_cpu_or_cuda(arguments[0].object))) {
+        trace->stop(BreakReason::c_function, "torch.get_autocast_dtype of another device");
+        return false;
+      }
       // Of the message behind a ban on saved tensor hooks the ambient guard knows only that it is
       // there.
       if (!trace->bans_saved_hooks && says_why_hooks_are_banned(callee.object)) {

@@ -71,7 +71,14 @@ const Group& determinism() {
 
 // Nothing of this is set by code that is followed.
 const Group& others() {
-  static const Group group{{{"get_num_threads"}, {"get_num_interop_threads"}}, {}};
+  static const Group group{{{"get_num_threads"},
+                            {"get_num_interop_threads"},
+                            {"_get_privateuse1_backend_name"},
+                            {"_get_default_device"},
+                            {"_is_default_mobile_cpu_allocator_set"},
+                            {"_cuda_isCurrentStreamCapturing"},
+                            {"_dispatch_has_kernel"}},
+                           {}};
   return group;
 }
 

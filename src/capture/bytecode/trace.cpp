@@ -11,6 +11,12 @@ Trace::Trace(PyObject* const* slots, size_t count)
     if (slots[i] != nullptr)
       slot_refs_[i] = path(NodeKind::slot, 0, nullptr, static_cast<int>(i), slots[i]);
   }
+  log_->set_guess([this] {
+    constexpr int kMostGuesses = 100;  // at one line
+    const bool may = active() && speculates && may_guess_here(kMostGuesses);
+    has_guessed = has_guessed || may;
+    return may;
+  });
   log_->resume();
 }
 
@@ -18,19 +24,32 @@ Trace::~Trace() { log_->pause(); }
 
 // -- stopping
 
-void Trace::stop(BreakReason reason, std::string detail) {
+void Trace::stop(BreakReason reason, std::string detail) noexcept {
   if (break_) return;
   log_->pause();
   break_.emplace();
   break_->reason = reason;
   break_->detail = std::move(detail);
-  if (locate) {
-    const SavedError error;
+  if (!locate) return;
+  const SavedError error;
+  try {
     locate(*break_);
+  } catch (const std::exception&) {
+    break_->file.clear();  // a break without a line
   }
 }
 
-void Trace::stop_at(Break known) {
+void Trace::fail(const std::exception& problem) noexcept {
+  has_failed_ = true;
+  std::string detail;
+  try {
+    detail = problem.what();
+  } catch (const std::exception&) {
+  }
+  stop(BreakReason::internal, std::move(detail));
+}
+
+void Trace::stop_at(Break known) noexcept {
   if (break_) return;
   log_->pause();
   break_ = std::move(known);
@@ -86,6 +105,7 @@ Tracked& Trace::track(PyObject* object, Ref ref, bool born) {
   tracked.ref = ref;
   tracked.born = born;
   tracked.length = length_of(object);
+  if (born) let_go.note(object);  // an instruction may make it for itself alone
   return tracked;
 }
 
@@ -96,7 +116,8 @@ Ref Trace::path(NodeKind kind, Ref parent, PyObject* key, int index, PyObject* o
   if (const Ref found = paths_.find(id)) {
     if (nodes_[found].object.get() != object) {
       // A getter in C makes a new one each time: code.co_varnames.
-      if (is_constant(object) && same_value(object, nodes_[found].object.get())) {
+      if (is_constant(object) && !nodes_[found].gone &&
+          same_value(object, nodes_[found].object.get())) {
         guard(found, kGuardEqual);
         return found;
       }
@@ -120,6 +141,7 @@ Ref Trace::path(NodeKind kind, Ref parent, PyObject* key, int index, PyObject* o
       return 0;
     }
     aliases_.push_back({known->ref, ref, true});
+    ++known->holds;
     return known->ref;
   }
   if (born_tensor(object) != 0) {
@@ -137,7 +159,7 @@ Ref Trace::path(NodeKind kind, Ref parent, PyObject* key, int index, PyObject* o
     if (is_compound(object)) compounds_.emplace(object, ref);
     return ref;
   }
-  track(object, ref, false);
+  ++track(object, ref, false).holds;
   if (is_tensor) {
     if (auto trouble = tensors().refuse(object)) {
       find(object)->refusal = std::move(trouble);  // a break where it is used
@@ -158,7 +180,7 @@ Ref Trace::constant_node(PyObject* object) {
   node.object = Object::share(object);
   const Ref ref = add(std::move(node));
   paths_.set(id, ref);
-  if (!is_constant(object)) track(object, ref, false);
+  if (!is_constant(object)) ++track(object, ref, false).holds;
   return ref;
 }
 

@@ -5,7 +5,6 @@
 //
 // Nothing is undone when a trace stops: execution is real. What was recorded since the root frame's
 // current instruction began is dropped, and the segment ends in front of that instruction.
-//
 // What is kept about objects:
 //  - atoms (None, int, float, str, ...) are known by value. One that was read from outside has a
 //    Ref and no guard as long as nothing depends on it; use() adds the guard. One stored in an
@@ -27,6 +26,7 @@
 
 #include "capture/bytecode/constants.h"
 #include "capture/bytecode/flat_index.h"
+#include "capture/bytecode/let_go.h"
 #include "capture/bytecode/tracked.h"
 #include "capture/bytecode/tracked_objects.h"
 
@@ -43,8 +43,11 @@ class Trace {
   // -- stopping
   bool active() const { return !break_; }
   // Ends the trace in front of the root's current instruction. The first reason counts.
-  void stop(BreakReason reason, std::string detail);
-  void stop_at(Break known);  // at a break that is known
+  void stop(BreakReason reason, std::string detail) noexcept;
+  void stop_at(Break known) noexcept;  // at a break that is known
+  // The account is not complete: it stops, and gives no segment.
+  void fail(const std::exception& problem) noexcept;
+  bool has_failed() const { return has_failed_; }
   const std::optional<Break>& stopped() const { return break_; }
   // Fills in the user's line for stop(); set by the interpreter.
   std::function<void(Break&)> locate;
@@ -114,9 +117,10 @@ class Trace {
 
   // -- gradients
   // tensor.grad is what the trace has made it.
-  bool has_set_grad(PyObject* tensor) const { return grads_.contains(tensor); }
+  bool has_set_grad(PyObject* tensor) const { return grads_.contains(log_->value_of(tensor)); }
   void set_grad(Value tensor, Value grad);        // it has been set
   void add_grads(std::span<const Value> leaves);  // a backward pass has added to theirs
+  void note_grad(Value tensor);
 
   // Whether an op shall take this number as what it is in each call. Numbers in the root's slots
   // do, those that the run itself changes, and those that have changed since an earlier trace; so
@@ -136,12 +140,9 @@ class Trace {
   Ref make_by_effect(std::span<const Value> callee_and_arguments, PyObject* object);
   // A call that changes something and returns `result`, an atom or fixed object, or nullptr.
   void effect_call(std::span<const Value> callee_and_arguments, PyObject* names);
-  // A number that a list, tuple or dict can have as what it will be in the call.
-  bool is_lazy_number(Value value) const;
-  // A list from outside of which single items may be written and read.
-  bool keeps_elements_apart(PyObject* list) const;
-  // All that is in the list is about to go: what it was does not matter.
-  void drop_contents(Value list);
+  bool is_lazy_number(Value value) const;  // one that a container can have as what it will be
+  bool keeps_elements_apart(PyObject* list) const;  // from outside: single items are its account
+  void drop_contents(Value list);  // all of them are about to go: what they were does not matter
   // Numbers in these containers, and in containers in them, are settled: C code looks at them.
   void settle_inside(std::span<const Value> containers);
   // All that is in the list, set or deque is guarded now: it can be changed and read freely.
@@ -149,10 +150,12 @@ class Trace {
   // An object whose elements are known, and which can't be made again: a zip, an iterator over a
   // dict. No segment ends while one is alive.
   void transient(PyObject* object);
+  LetGo let_go;                                // what the program may have dropped
+  void depend_on_finaliser(PyObject* object);  // it is dropped here, in some calls
+  // An object that nobody but the trace has any more, of the transients and of those noted since
+  // that mark; empty: none. Then the trace does not know it any more.
+  Object take_dropped(size_t since);
   bool has_transients() const { return !transients_.empty(); }
-  // One of these that nobody but the trace has any more; empty: none. Then the trace does not know
-  // it any more.
-  Object take_dropped();
   // An iterator over a list, tuple or dict, which can be made again at whatever position it has.
   void iterator(PyObject* iterator, Value iterated);
   // One of these that existed before is followed from now on: its position is guarded. False: it is
@@ -173,10 +176,7 @@ class Trace {
 
   // How far the account is. has_changed(): a step since then changes something that was there
   // before. Of PyTorch's switches the log keeps account itself.
-  struct Mark {
-    size_t steps = 0;
-    Ref nodes = 0;
-  };
+  using Mark = TraceMark;
   Mark mark() const { return {steps_.size(), static_cast<Ref>(nodes_.size())}; }
   bool has_changed(Mark since) const;
   // A change so far that code which runs among the tensor ops would miss in a cached call, since
@@ -189,12 +189,7 @@ class Trace {
   // With a value returned by the root. An error that a back end of the user's raised is left set.
   // Nothing if there is no point in it (no progress was made) or if it can't be done (stopped()
   // then says why).
-  struct Request {
-    std::string backend;
-    std::string tuning;  // options of the back end, as "name=value,"
-    int mode = 0;
-    PyObject* backend_callable = nullptr;
-  };
+  using Request = SegmentRequest;
   std::optional<TraceResult> finish_return(Value value, const Request& request);
   // In front of the checkpoint's instruction.
   std::optional<TraceResult> finish_break(const Request& request);
@@ -217,6 +212,7 @@ class Trace {
   bool in_pass = false;                        // one runs, and calls hooks
   std::unordered_map<PyObject*, Value> hooks;  // that the trace has registered
   std::unordered_set<PyObject*> views;         // mapping proxies of classes, which are guarded
+  bool handles = false, catches = false;       // as in TraceResult
   bool opens_iterators = true;                 // open_iterator()
   size_t opened_iterators = 0;
   bool asked_tracing_state = false;               // torch._C._get_tracing_state() gave None
@@ -226,8 +222,7 @@ class Trace {
  private:
   Ref add(Node node);
   Ref path(NodeKind kind, Ref parent, PyObject* key, int index, PyObject* object);
-  // The node of an object that is the same in every call: a module's dict, a type.
-  Ref constant_node(PyObject* object);
+  Ref constant_node(PyObject* object);  // the same in every call: a module's dict, a type
   Ref parent_ref(Value parent);
   Ref element_ref(PyObject* object);
   Ref adopt_constant(PyObject* object, int holders);
@@ -236,7 +231,11 @@ class Trace {
   // Tensors that ops made are known by their value in the log, which does not keep them alive.
   Ref born_tensor(PyObject* object) const;
   Tracked& track(PyObject* object, Ref ref, bool born);
+  Object forget(PyObject* object);
+  bool is_dropped(PyObject* object);
+  void note_replaced(StepKind kind, std::span<const Value> inputs);
   void expect(Ref number, bool truth);
+  void expect_value(Ref number);
   bool prepare_operand(Value number);
   bool is_changing(Ref ref) const;
   void note_changing(Ref stored);
@@ -262,7 +261,6 @@ class Trace {
   bool describe_argument(PyObject* argument, Remade& how, std::vector<Object>& held) const;
   Ref remake(const Remade& how);
   Position position() const;
-
   std::optional<TraceResult> finish(Exit exit, const Position& position, const Request& request);
   void drop_unneeded_steps(TraceResult& result) const;
   void add_distinctness(TraceResult& result) const;
@@ -280,13 +278,15 @@ class Trace {
   Ambient ambient_;
   std::unique_ptr<TensorLog> log_;
   std::optional<Break> break_;
+  bool has_failed_ = false;
   TrackedObjects objects_;
   FlatIndex<PathKey, PathHash> paths_;  // to refs
   std::vector<Object> held_;
   std::vector<Ref> slot_refs_;
-  std::vector<Ref> born_tensors_;        // by value of the log; 0: it is none
-  std::unordered_set<PyObject*> grads_;  // tensors whose gradient the trace has set
+  std::vector<Ref> born_tensors_;       // by value of the log; 0: it is none
+  std::unordered_set<LogValue> grads_;  // tensors whose gradient the trace has set
   std::vector<PyObject*> transients_;
+  std::vector<Ref> dropped_;  // objects from outside that the program has dropped
   // Tuples and such that are constants, with a path to them.
   std::unordered_map<PyObject*, Ref> compounds_;
   std::vector<Ref> tensor_paths_;            // nodes of tensors from outside

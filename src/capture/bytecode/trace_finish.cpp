@@ -130,12 +130,16 @@ std::optional<TraceResult> Trace::finish_return(Value value, const Request& requ
   if (!active()) return std::nullopt;
   Exit exit;
   exit.returns = true;
-  if (const Tracked* tracked = find(value.object);
-      tracked != nullptr && tracked->born && tracked->iterated.object) {
-    stop(BreakReason::iterator, Py_TYPE(value.object)->tp_name);
-    return std::nullopt;
+  Remade how;
+  std::vector<Object> held;
+  if (is_passing(value.object) && !PyUnicode_CheckExact(value.object)) {
+    if (!describe(value.object, how, held))
+      stop(BreakReason::iterator, Py_TYPE(value.object)->tp_name);
+    else
+      exit.value = {remake(how), {}};
+  } else {
+    exit.value = operand(value);
   }
-  exit.value = operand(value);
   if (!active()) return std::nullopt;
   return finish(std::move(exit), position(), request);
 }
@@ -148,7 +152,7 @@ std::optional<TraceResult> Trace::finish_break(const Request& request) {
   steps_.resize(checkpoint_.position.steps);
   for (size_t i = 0; i < checkpoint_.slots.size(); ++i) {
     const Remade& how = checkpoint_.remade[i];
-    exit.slots.push_back(how.type ? Operand{remake(how), {}} : operand(checkpoint_.slots[i]));
+    exit.slots.push_back(how.type ? Operand{remake(how), {}} : checkpoint_.slots[i]);
   }
   Position position = checkpoint_.position;
   position.steps = steps_.size();
@@ -183,18 +187,28 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   guards_.resize(position.guards);
   readings_.resize(position.readings);
   remembered_.resize(position.remembered);
+  // No call could pass such a guard, which would keep the object alive besides.
+  const auto asks_for_dropped = [this](const GuardEntry& entry) {
+    const Node& node = nodes_[entry.ref];
+    if (!(entry.bits & kGuardSame) || node.gone || node.kind == NodeKind::constant) return false;
+    const Tracked* tracked = find(node.object.get());
+    return tracked != nullptr && !tracked->born && Py_REFCNT(node.object.get()) <= tracked->holds;
+  };
+  if (std::ranges::any_of(guards_, asks_for_dropped)) return std::nullopt;
 
   TraceResult result;
   result.exit = std::move(exit);
   result.steps = std::move(steps_);
   result.ambient = ambient_;
   result.code = code;
+  result.handles = handles;
+  result.catches = catches;
   for (Ref ref : slot_refs_) result.slots_set.push_back(ref != 0);
   for (const GuardEntry& entry : guards_) {
     Node& node = nodes_[entry.ref];
     node.guards |= entry.bits;
     if (entry.bits & kGuardTruth) node.truth = entry.truth;
-    if (entry.bits & kGuardLength) {
+    if ((entry.bits & kGuardLength) && !node.gone) {
       const Tracked* tracked = find(node.object.get());
       node.length = tracked != nullptr ? tracked->length : PyObject_Size(node.object.get());
     }
@@ -226,6 +240,7 @@ bool Trace::has_changed(Mark since) const {
 bool Trace::has_pending_change() const {
   return std::ranges::any_of(steps_, [&](const Step& step) {
     const bool is_cached = step.kind == StepKind::call && step.inputs[0].ref != 0 &&
+                           !nodes_[step.inputs[0].ref].gone &&
                            is_cached_function(nodes_[step.inputs[0].ref].object.get());
     return !is_cached && is_change(step, 0);
   });
@@ -252,31 +267,36 @@ void Trace::drop_unneeded_steps(TraceResult& result) const {
   liveness.run(result.exit);
   std::vector<Step> kept;
   for (size_t i = 0; i < result.steps.size(); ++i)
-    if (liveness.is_live(i)) kept.push_back(std::move(result.steps[i]));
+    if (liveness.is_live(i)) {
+      kept.push_back(std::move(result.steps[i]));
+      kept.back().switches = is_switch(kept.back());
+    }
   result.steps = std::move(kept);
 }
 
 // A change of one object must not have been a change of another one that was read.
 void Trace::add_distinctness(TraceResult& result) const {
-  std::unordered_set<const PyObject*> changed;
+  std::unordered_set<Ref> changed;
   std::unordered_map<const PyTypeObject*, DistinctGuard> by_type;
   for (const Step& step : result.steps) {
     if (!step.effect || step.inputs.empty()) continue;
     const size_t target_at = step.kind == StepKind::call && step.inputs.size() > 1 ? 1 : 0;
     const Ref target = step.inputs[target_at].ref;
     if (target == 0 || is_made(result.nodes[target])) continue;
-    PyObject* object = result.nodes[target].object.get();
-    if (object != nullptr && changed.insert(object).second)
-      by_type[Py_TYPE(object)].changed.push_back(target);
+    const Node& node = result.nodes[target];
+    if (node.object && changed.insert(target).second)
+      by_type[node.type()].changed.push_back(target);
   }
+  const auto add_other = [&](Ref ref) {
+    const Node& node = result.nodes[ref];
+    const auto found = by_type.find(node.type());
+    if (found == by_type.end() || changed.contains(ref)) return;
+    if (node.guards != 0 || node.kind == NodeKind::slot) found->second.others.push_back(ref);
+  };
   objects_.each([&](PyObject* other, const Tracked& tracked) {
-    const auto found = by_type.find(Py_TYPE(other));
-    if (found == by_type.end() || changed.contains(other) || tracked.born || is_constant(other))
-      return;
-    const Node& node = result.nodes[tracked.ref];
-    const bool is_read = node.guards != 0 || node.kind == NodeKind::slot;
-    if (is_read && !tensors().is_tensor(other)) found->second.others.push_back(tracked.ref);
+    if (!tracked.born && !is_constant(other) && !tensors().is_tensor(other)) add_other(tracked.ref);
   });
+  for (const Ref ref : dropped_) add_other(ref);
   for (auto& [type, guard] : by_type)
     if (guard.changed.size() + guard.others.size() > 1) result.distinct.push_back(std::move(guard));
 }
@@ -311,7 +331,8 @@ bool Trace::make_program(TraceResult& result, const Position& position, const Re
     const Ref ref = path_of.at(input);
     result.nodes[ref].guards |= kGuardTensor;
     wanted.inputs.push_back(input);
-    module_state += is_module_state(result.nodes, ref) ? '1' : '0';
+    const bool is_there = std::ranges::find(dropped_, ref) == dropped_.end();
+    module_state += is_there && is_module_state(result.nodes, ref) ? '1' : '0';
     result.program_inputs.push_back(ref);
   }
   wanted.tuning += "module_state=" + module_state + ",";

@@ -9,21 +9,6 @@ namespace {
 
 constexpr int kMaxUseDepth = 32;
 
-// A class written in Python, with nothing in it but its attributes.
-bool is_plain_instance(PyObject* object) {
-  // Types in C may be on the heap too (array.array); those made by a class statement share this.
-  static const destructor python_dealloc = [] {
-    const SavedError error;  // an attribute that is not there, say
-    Object made = Object::steal(
-        PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "plain"));
-    return reinterpret_cast<PyTypeObject*>(made.get())->tp_dealloc;
-  }();
-  for (const PyTypeObject* type = Py_TYPE(object); type != &PyBaseObject_Type; type = type->tp_base)
-    if (type == nullptr || type->tp_dealloc != python_dealloc || type->tp_methods != nullptr)
-      return false;
-  return true;
-}
-
 // bool() asks C code, a deque's length for one.
 bool has_truth_of_its_own(const PyTypeObject* type) {
   return (type->tp_as_number != nullptr && type->tp_as_number->nb_bool != nullptr) ||
@@ -37,7 +22,7 @@ void Trace::guard(Ref ref, uint16_t bits, bool truth) {
   if (ref == 0 || !active()) return;
   if (nodes_[ref].late) {
     if ((bits & ~(kGuardType | kGuardTruth)) != 0)
-      stop(BreakReason::data_dependent, "a number that was read from a tensor");
+      expect_value(ref);
     else if (bits & kGuardTruth)
       expect(ref, truth);
     return;  // its type is part of the program
@@ -47,7 +32,10 @@ void Trace::guard(Ref ref, uint16_t bits, bool truth) {
   if ((bits & ~node.asked) == 0 && (!(bits & kGuardTruth) || node.truth == truth)) return;
   // The object is always the same one, but what is in it may change.
   const bool asks_contents = (bits & (kGuardLength | kGuardTruth)) != 0;
-  if (node.kind == NodeKind::constant && (!asks_contents || is_constant(node.object.get()))) return;
+  const bool asks_code = (bits & kGuardFunction) != 0;
+  if (node.kind == NodeKind::constant && !asks_code &&
+      (!asks_contents || is_constant(node.object.get())))
+    return;
   node.asked |= bits;
   if (bits & kGuardTruth) node.truth = truth;  // of an object that changes, the last answer counts
   guards_.push_back({ref, bits, truth});
@@ -106,7 +94,8 @@ void Trace::guard_truth(Value v, bool truth) {
 
 void Trace::guard_function(Value v) {
   if (!active() || is_born(v.object)) return;
-  guard(value(v.object, v.ref).ref, kGuardFunction);
+  const Ref ref = value(v.object, v.ref).ref;
+  guard(ref != 0 ? ref : constant_node(v.object), kGuardFunction);
 }
 
 void Trace::guard_alias(Value a, Value b, bool same) {

@@ -1,20 +1,10 @@
 // Objects that the run makes, and its changes to them and to others: steps.
 #include <algorithm>
 
+#include "capture/bytecode/boundary.h"
 #include "capture/bytecode/trace.h"
 
 namespace smelt::bytecode {
-namespace {
-
-// A __del__ of the user's, which runs at a time of its own.
-bool has_finaliser(PyObject* object) {
-  const PyTypeObject* type = Py_TYPE(object);
-  return type->tp_finalize != nullptr && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
-         !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
-}
-
-}  // namespace
-
 // It can't be made again, or only when the segment ends: an iterator.
 bool Trace::is_passing(PyObject* object) const {
   const Tracked* tracked = find(object);
@@ -80,7 +70,8 @@ Ref Trace::make(StepKind kind, std::span<const Value> inputs, PyObject* object, 
   node.kind = NodeKind::result;
   node.index = static_cast<int32_t>(steps_.size());
   const Ref ref = add(std::move(node));
-  steps_.push_back({kind, arg, Object::share(names), std::move(prepared), ref, false});
+  steps_.push_back(
+      {kind, arg, Object::share(names), std::move(prepared), ref, false, log_->position()});
   Tracked& tracked = track(object, ref, true);
   tracked.lazy = std::move(lazy);
   if (is_cell) {
@@ -110,6 +101,7 @@ void Trace::note_field_change(Tracked& object, PyObject* name, Ref ref) {
 void Trace::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObject* names) {
   if (!active()) return;
   const Value target = inputs[0];
+  note_replaced(kind, inputs);
   if (kind != StepKind::call) parent_ref(target);
   Tracked* tracked = find(target.object);
   const bool lazy = tracked != nullptr && (!tracked->born || kind == StepKind::set_cell);
@@ -122,6 +114,7 @@ void Trace::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObje
       tracked->cell_written = true;
       tracked->cell_ref = inputs[1].ref;
     }
+    note_act();
     return;
   }
   if (!keeps_elements(kind)) settle_inside(inputs);
@@ -152,7 +145,9 @@ void Trace::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObje
     tracked->cell_written = true;
     tracked->cell_ref = prepared[1].ref;
   }
-  steps_.push_back({kind, arg, Object::share(names), std::move(prepared), 0, true});
+  steps_.push_back(
+      {kind, arg, Object::share(names), std::move(prepared), 0, true, log_->position()});
+  note_act();
 }
 
 void Trace::effect_call(std::span<const Value> callee_and_arguments, PyObject* names) {

@@ -32,6 +32,12 @@ Object elements_of(PyObject* set) {
   return elements;
 }
 
+bool has_finaliser(PyObject* object) {
+  const PyTypeObject* type = Py_TYPE(object);
+  return type->tp_finalize != nullptr && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+         !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
+}
+
 size_t PathHash::operator()(const PathKey& key) const {
   size_t hash = std::hash<void*>()(key.key);
   hash = hash * 31 + key.parent;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "capture/bytecode/lazy_elements.h"
@@ -17,9 +18,13 @@ Object keys_of(PyObject* dict);
 // A tuple of the elements, whatever __len__ and __iter__ a subclass has.
 Object elements_of(PyObject* set);
 
+// A __del__ of the user's, which runs at a time of its own.
+bool has_finaliser(PyObject* object);
+
 // What a trace keeps about one object.
 struct Tracked {
   Object object;
+  int32_t holds = 1;  // references that the trace has to it: this one, and those of its nodes
   Ref ref = 0;
   bool born = false;
   bool known = false;         // own(): contents are guarded or our own
@@ -31,6 +36,7 @@ struct Tracked {
   bool transient = false;             // can't be made again
   std::optional<LogTrouble> refusal;  // a tensor that the log can't follow
   Value iterated;                     // iterator: over this
+  Object keeps;                       // iterator: the same, for it lets go of it at the end
   bool shrunk = false;                // dict: something was deleted from it
   LazyElements lazy;
 };
@@ -40,6 +46,20 @@ struct GuardEntry {
   Ref ref;
   uint16_t bits;
   bool truth;
+};
+
+// What a trace is to be made into.
+struct SegmentRequest {
+  std::string backend;
+  std::string tuning;  // options of the back end, as "name=value,"
+  int mode = 0;
+  PyObject* backend_callable = nullptr;
+};
+
+// How far the steps and the nodes are.
+struct TraceMark {
+  size_t steps = 0;
+  Ref nodes = 0;
 };
 
 // How far each part of the account is.
@@ -63,9 +83,9 @@ struct Checkpoint {
   int offset = -1;
   int depth = 0;
   Position position;
-  std::vector<Value> slots;
-  std::vector<Object> held;
+  std::vector<Operand> slots;
   std::vector<Remade> remade;  // per slot; without a type: it is no iterator
+  std::vector<Object> held;    // what these go over
 };
 
 // By which a path is found again.

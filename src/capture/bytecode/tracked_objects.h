@@ -1,8 +1,10 @@
-// The objects that a trace knows, in the order in which it met them.
+// The objects that a trace knows.
 #pragma once
 
 #include <deque>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "capture/bytecode/flat_index.h"
 #include "capture/bytecode/tracked.h"
@@ -22,13 +24,21 @@ class TrackedObjects {
   }
   Tracked& add(PyObject* object) {
     if (Tracked* known = find(object)) return *known;
-    all_.emplace_back();
-    places_.set(object, static_cast<uint32_t>(all_.size()));
-    return all_.back();
+    if (free_.empty()) {
+      all_.emplace_back();
+      free_.push_back(static_cast<uint32_t>(all_.size()));
+    }
+    const uint32_t place = free_.back();
+    free_.pop_back();
+    places_.set(object, place);
+    return all_[place - 1];
   }
-  void forget(PyObject* object) {
-    *find(object) = {};
+  // What was known of an object, which is not known any more. To drop that may run code.
+  Tracked take(PyObject* object) {
+    const uint32_t place = places_.find(object);
     places_.set(object, 0);
+    free_.push_back(place);
+    return std::exchange(all_[place - 1], {});
   }
   template <class Visit>
   void each(const Visit& visit) const {
@@ -39,6 +49,7 @@ class TrackedObjects {
  private:
   FlatIndex<PyObject*, std::hash<PyObject*>> places_;  // in all_, from 1 on
   std::deque<Tracked> all_;
+  std::vector<uint32_t> free_;  // places
 };
 
 }  // namespace smelt::bytecode

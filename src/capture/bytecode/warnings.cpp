@@ -1,4 +1,6 @@
-// warnings.warn(text): given again by each cached call, with the line that it was given for.
+// warnings.warn(text): given again by each cached call, with the line that it was given for, under
+// the filters that code has set up to there (warnings.catch_warnings and simplefilter are
+// followed).
 #include <string>
 
 #include "capture/bytecode/builtin_call.h"
@@ -68,6 +70,12 @@ void guard_filters(Trace& trace) {
     else
       trace.use({found, trace.read_dict(space, key.get(), found)});
   }
+  // A list that takes warnings (catch_warnings(record=True)) and that the trace knows would change
+  // unseen.
+  PyObject* shown_by = PyDict_GetItemString(space.object, "_showwarnmsg_impl");
+  if (shown_by != nullptr && PyCFunction_Check(shown_by) &&
+      PyCFunction_GET_SELF(shown_by) != nullptr && trace.is_tracked(PyCFunction_GET_SELF(shown_by)))
+    trace.stop(BreakReason::output, "warnings.warn");
 }
 
 PyObject* warn_explicit() {
@@ -87,8 +95,6 @@ Object registry_of(PyObject* space) {
   }
   return Object::share(PyDict_GetItemWithError(space, name.get()));
 }
-
-}  // namespace
 
 bool call_warn(BuiltinCall& c, Result* result) {
   Warning warning;
@@ -117,11 +123,26 @@ bool call_warn(BuiltinCall& c, Result* result) {
                           {registry.get(), c.trace.object_behind(registry.get())}};
   c.trace.effect_call(inputs, nullptr);
   {
-    const Unfollowed unfollowed(&c.trace, false);  // what shows it
+    const Unfollowed unfollowed(&c.trace, false, Trust::everybody);  // what shows it
     result->object = call_plainly(warn_explicit(), std::span(inputs).subspan(1), nullptr);
   }
-  if (result->object == nullptr) c.trace.stop(BreakReason::exception, "warnings.warn");
+  if (result->object == nullptr) c.trace.stop(BreakReason::raised, "warnings.warn");
   return true;
+}
+
+// warnings.filters is another list, or has changed: C's own account of what was warned of is void.
+bool note_mutation(BuiltinCall& c, Result* result) {
+  if (c.count() > 0) return false;
+  c.trace.effect_call(std::span(&c.callee, 1), nullptr);
+  result->object = call_plainly(c.callee.object, {}, nullptr);
+  return true;
+}
+
+}  // namespace
+
+bool call_warnings(BuiltinCall& c, std::string_view name, Result* result) {
+  if (name == "warn") return call_warn(c, result);
+  return name == "_filters_mutated" && note_mutation(c, result);
 }
 
 }  // namespace smelt::bytecode

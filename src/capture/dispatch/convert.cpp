@@ -2,6 +2,7 @@
 
 #include <ATen/ScalarOps.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "base/error.h"
 #include "capture/dispatch/size_node.h"
@@ -35,6 +36,8 @@ std::optional<DType> to_dtype(c10::ScalarType type) {
     default: return std::nullopt;
   }
 }
+
+std::optional<DType> default_dtype() { return to_dtype(c10::get_default_dtype_as_scalartype()); }
 
 c10::ScalarType to_scalar_type(DType dtype) {
   using c10::ScalarType;
@@ -126,6 +129,13 @@ Arg integer_arg(int64_t value, c10::TypeKind kind) {
   }
 }
 
+// "cuda" means the current one.
+c10::Device with_index(c10::Device device) {
+  if (device.has_index() || !device.is_cuda() || !c10::impl::hasDeviceGuardImpl(device.type()))
+    return device;
+  return c10::impl::VirtualGuardImpl(device.type()).getDevice();
+}
+
 }  // namespace
 
 Arg to_arg(const c10::IValue& value, const c10::TypePtr& declared, const ArgWriter& writer) {
@@ -147,7 +157,7 @@ Arg to_arg(const c10::IValue& value, const c10::TypePtr& declared, const ArgWrit
   if (value.isSymBool()) return Arg(value.toSymBool().guard_bool(__FILE__, __LINE__));
   if (value.isComplexDouble() || value.isScalar()) return scalar_arg(value.toScalar());
   if (value.isString()) return Arg(value.toStringRef());
-  if (value.isDevice()) return Arg(to_device(value.toDevice()));
+  if (value.isDevice()) return Arg(to_device(with_index(value.toDevice())));
   if (value.isList()) {
     const auto items = value.toListRef();
     const c10::TypePtr element = type->kind() == c10::TypeKind::ListType

@@ -21,6 +21,8 @@ namespace smelt {
 // Nothing for the element types smelt has no word for (quantized, bits).
 std::optional<DType> to_dtype(c10::ScalarType type);
 c10::ScalarType to_scalar_type(DType dtype);
+// torch.get_default_dtype(); nothing where smelt has no word for it.
+std::optional<DType> default_dtype();
 
 Device to_device(c10::Device device);
 c10::Device to_c10(Device device);

@@ -12,7 +12,7 @@ namespace smelt {
 namespace {
 
 bool is_plain(const LogItem& item) {
-  return item.op != &opaque_op() && !is_own_op(*item.op) && item.number < 0;
+  return item.op != &opaque_op() && !is_own_op(*item.op) && item.number < 0 && !item.has_effects;
 }
 
 }  // namespace
@@ -46,6 +46,7 @@ bool OpLog::end_function(LogItem item, size_t position, const std::vector<at::Te
     if (value.kind == LoggedTensor::Kind::result && value.item >= position) made.push_back(known);
   }
   if (!end_call(std::move(item), position, results)) return false;
+  items_.back().applies_function = true;
   if (!function) return true;
   for (const auto& [impl, value] : made) {
     values_[value].inner = true;

@@ -131,6 +131,8 @@ std::optional<std::vector<Result>> merge(const PointResults& runs, const Candida
   return merged;
 }
 
+}  // namespace
+
 void specialise_call(const Call& call, SymbolTable& symbols) {
   const auto pin = [&](const Size& size) { symbols.specialise(size); };
   for (const TensorType& type : call.types) {
@@ -141,8 +143,6 @@ void specialise_call(const Call& call, SymbolTable& symbols) {
   for (const Arg& arg : call.args) each_size(arg, pin);
   if (log_enabled(Log::shapes)) log(Log::shapes, call.op.name.str() + ": sizes specialised");
 }
-
-}  // namespace
 
 std::vector<Result> derive_results(const Call& call, SymbolTable& symbols,
                                    const ConcreteRule& rule) {

@@ -17,4 +17,7 @@ using ConcreteRule = std::function<std::vector<Result>(std::span<const int64_t> 
 std::vector<Result> derive_results(const Call& call, SymbolTable& symbols,
                                    const ConcreteRule& rule);
 
+// The result types hold for the hinted sizes of the call alone.
+void specialise_call(const Call& call, SymbolTable& symbols);
+
 }  // namespace smelt

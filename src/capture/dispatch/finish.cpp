@@ -54,12 +54,8 @@ class Finisher {
     drop_unused_inputs();
     graph_.symbols = *recorder_.symbols_;
     graph_.symbols.set_locator({});
-    return {std::move(graph_),
-            std::move(recorder_.captured_),
-            std::move(recorder_.opaque_),
-            std::move(returned_input_),
-            std::move(recorder_.same_argument_),
-            recorder_.default_dtype_};
+    return {std::move(graph_), std::move(recorder_.captured_), std::move(recorder_.opaque_),
+            std::move(returned_input_), std::move(recorder_.same_argument_)};
   }
 
  private:

@@ -207,6 +207,10 @@ std::optional<LogItem> OpLog::begin_backward(const std::vector<at::Tensor>& outp
                                              const std::vector<at::Tensor>& seeds,
                                              const std::vector<at::Tensor>& only, bool keep_graph,
                                              bool create_graph) {
+  if (recomputed_pieces_ > 0) {
+    give_up(OpTrouble::Kind::autograd, "a backward pass behind a checkpoint");
+    return std::nullopt;
+  }
   BackwardReach reach = reach_of(outputs, only);
   if (!knows_retained(reach.nodes, only.empty())) return std::nullopt;
   for (at::Tensor& tensor : retained(outputs)) reach.leaves.push_back(std::move(tensor));
@@ -255,6 +259,10 @@ std::optional<LogItem> OpLog::begin_grad(const std::vector<at::Tensor>& outputs,
                                          const std::vector<at::Tensor>& seeds,
                                          const std::vector<at::Tensor>& inputs, bool keep_graph,
                                          bool create_graph, bool allow_unused) {
+  if (recomputed_pieces_ > 0) {
+    give_up(OpTrouble::Kind::autograd, "a backward pass behind a checkpoint");
+    return std::nullopt;
+  }
   LogItem item;
   item.op = &grad_op();
   const LogFacts& facts = log_facts(*item.op);
@@ -346,6 +354,8 @@ bool OpLog::is_consumed(LogValue value) const {
 }
 
 void OpLog::expect(ScalarId number, const c10::Scalar& seen, bool truth) {
+  if (has_effects())
+    return give_up(OpTrouble::Kind::data_dependent, "a branch behind an op that may have effects");
   LogItem item;
   item.op = &expect_op();
   item.arguments = {seen, truth};

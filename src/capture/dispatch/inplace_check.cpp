@@ -2,6 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/each_tensor.h"
 #include "capture/dispatch/overlap.h"
@@ -39,10 +42,18 @@ void InplaceCheck::refuse_tangled_memory() const {
     return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   };
   for (const Written& target : written_) {
-    if (overlaps_itself(target.before, recorder_.symbols())) {
-      run_eagerly();
+    const bool is_expanded = [&] {
+      if (target.before.numel().is(0)) return false;
+      for (int d = 0; d < target.before.rank(); ++d)
+        if (target.before.strides[d].is(0) && !target.before.sizes[d].is(1)) return true;
+      return false;
+    }();
+    if (is_expanded)
+      recorder_.fail_in_place(
+          "unsupported operation: more than one element of the written-to tensor refers to a "
+          "single memory location. Please clone() the tensor before performing the operation.");
+    if (overlaps_itself(target.before, recorder_.symbols()))
       recorder_.refuse(op_.name.str() + " changes a tensor that shows some elements twice");
-    }
     // Lists are worked through one by one, so only the element at the same place may be the same.
     for (const c10::IValue& argument : arguments_) {
       size_t place = 0;
@@ -66,54 +77,46 @@ bool InplaceCheck::may_reshape() const {
          op_.name.str().rfind("aten::set_", 0) == 0;
 }
 
-bool InplaceCheck::is_doubtful() const {
-  // Functionalization casts what a functional op gave to the target's dtype.
-  if (recorder_.casts() != casts_before_) return true;
-  const bool is_out = op_.handle.schema().overload_name().find("out") != std::string::npos;
-  if (is_out || may_reshape()) return false;
-  for (const Written& target : written_)
-    if (to_sizes(target.tensor.sym_sizes()) != target.before.sizes) return true;
-  return false;
+// Functionalization casts what a functional op gave to the target's dtype, also where eager does
+// not, and lets a target grow.
+void InplaceCheck::raise_as_eager() const {
+  const bool is_out = std::ranges::any_of(op_.handle.schema().arguments(), &c10::Argument::is_out);
+  for (const Written& target : written_) {
+    if (is_out || may_reshape()) break;
+    const Sizes sizes = to_sizes(target.tensor.sym_sizes());
+    if (sizes != target.before.sizes)
+      recorder_.fail_in_place("output with shape " + str(target.before.sizes) +
+                              " doesn't match the broadcast shape " + str(sizes));
+  }
+  if (recorder_.casts() == casts_before_ || casts_anything()) return;
+  const auto& [from, to] = *recorder_.last_cast();
+  if (std::ranges::none_of(written_, [&](const Written& w) { return w.before.dtype == to; }))
+    return;
+  if (!takes_its_own_dtype_only() && c10::canCast(to_scalar_type(from), to_scalar_type(to))) return;
+  recorder_.fail_in_place(c10::str("result type ", to_scalar_type(from),
+                                   " can't be cast to the desired output type ",
+                                   to_scalar_type(to)));
 }
 
-TensorType InplaceCheck::type_before(const at::Tensor& tensor) const {
-  for (const Written& target : written_)
-    if (target.tensor.is_same(tensor)) return target.before;
-  return type_of(tensor);
+// These convert what they are given to the dtype of what they write, whichever it is.
+bool InplaceCheck::casts_anything() const {
+  static constexpr std::string_view kNames[] = {"aten::copy_", "aten::fill_",
+                                                "aten::_foreach_copy_", "aten::masked_fill_",
+                                                "aten::index_fill_"};
+  return std::ranges::find(kNames, op_.handle.schema().name()) != std::end(kNames);
+}
+
+// These write into the dtype that they compute, and no wider one.
+bool InplaceCheck::takes_its_own_dtype_only() const {
+  static constexpr std::string_view kNames[] = {"aten::abs_", "aten::aminmax", "aten::complex",
+                                                "aten::polar"};
+  return std::ranges::find(kNames, op_.handle.schema().name()) != std::end(kNames);
 }
 
 void InplaceCheck::after() const {
   if (written_.empty()) return;
-  if (is_doubtful()) run_eagerly();
+  if (!recorder_.is_replay()) raise_as_eager();
   for (const StridesBefore& strides : strides_) strides.restore();
-}
-
-void InplaceCheck::run_eagerly() const {
-  std::vector<c10::IValue> opaque;
-  Call call{op_, {}, {}, opaque, {}};
-  const ArgWriter writer{
-      .tensor =
-          [&](const at::Tensor& tensor) {
-            if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !recording_inside(tensor))
-              return to_arg(c10::IValue(recorder_.number_in(tensor)), c10::NumberType::get(), {});
-            call.types.push_back(type_before(tensor));
-            return Arg(Ref{static_cast<int32_t>(call.types.size() - 1)});
-          },
-      .number =
-          [&](const RecordedNumber& number) {
-            call.types.push_back(numbers::type_of(number.dtype));
-            const auto place = static_cast<int32_t>(call.types.size() - 1);
-            call.numbers.emplace(place, recorder_.example_of(number.value));
-            return Arg(Ref{place});
-          },
-      .opaque =
-          [&](const c10::IValue& value) {
-            opaque.push_back(value);
-            return Arg(Opaque{static_cast<int32_t>(opaque.size() - 1)});
-          }};
-  for (size_t i = 0; i < arguments_.size(); ++i)
-    call.args.push_back(to_arg(arguments_[i], op_.arg_types[i], writer));
-  recorder_.try_eagerly(call);
 }
 
 }  // namespace smelt

@@ -32,9 +32,9 @@ class InplaceCheck {
   };
   void refuse_tangled_memory() const;
   bool may_reshape() const;
-  bool is_doubtful() const;
-  void run_eagerly() const;
-  TensorType type_before(const at::Tensor& tensor) const;
+  bool casts_anything() const;
+  bool takes_its_own_dtype_only() const;
+  void raise_as_eager() const;
 
   Recorder& recorder_;
   const OpInfo& op_;

@@ -31,6 +31,7 @@
 #include "capture/dispatch/op_log.h"
 #include "capture/dispatch/recorder.h"
 #include "capture/dispatch/restride.h"
+#include "capture/dispatch/written_products.h"
 
 namespace smelt {
 namespace {
@@ -179,6 +180,43 @@ bool functionalize_fused(const OpInfo& op, Stack* stack, size_t first) {
   return true;
 }
 
+// Writes an in-place op down as it is, on a copy of its target, in the place of the functional op
+// that it would become.
+void record_on_copy(Recorder& recorder, const OpInfo& op, Stack* stack, size_t first) {
+  const at::Tensor self = (*stack)[first].toTensor();
+  const StridesBefore strides(self);
+  for (size_t i = first; i < stack->size(); ++i)
+    map_tensors((*stack)[i], [](const at::Tensor& tensor) {
+      if (!isFunctionalTensor(tensor)) return tensor;
+      at::functionalization::impl::sync(tensor);
+      return at::functionalization::impl::from_functional_tensor(tensor);
+    });
+  recorder.record(op, stack);
+  for (const auto& [position, value] : recorder.take_silent_writes()) write_functional(self, value);
+  strides.restore();
+  torch::autograd::impl::bump_version(self);
+  stack->back() = self;
+}
+
+// Complex numbers that are divided in place are rounded otherwise than those that are not: the
+// compiler's vectors are for memory that does not overlap. With gradients the functional op stands.
+bool record_division(Recorder& recorder, const OpInfo& op, Stack* stack, size_t first) {
+  static const OpName kDivide("aten::div_.Tensor");
+  if (op.name != kDivide) return false;
+  const at::Tensor self = (*stack)[first].toTensor(), by = (*stack)[first + 1].toTensor();
+  const auto is_differentiated = [](const at::Tensor& tensor) {
+    return (at::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(0).defined();
+  };
+  if (!self.is_complex() || !self.is_cpu() || self.is_conj() || by.is_conj() ||
+      !isFunctionalTensor(self) || is_functorch_wrapper(by) || is_differentiated(self) ||
+      is_differentiated(by))
+    return false;
+  const InplaceCheck check(recorder, op, *stack, first);
+  record_on_copy(recorder, op, stack, first);
+  check.after();
+  return true;
+}
+
 // bernoulli_ fills memory in the order of the strides, and bernoulli, to which functionalization
 // turns it, fills a contiguous tensor: other elements, and another layout. So the op itself is
 // written down, on a copy.
@@ -190,17 +228,7 @@ bool record_bernoulli(Recorder& recorder, const OpInfo& op, Stack* stack, size_t
   if (type.strides == contiguous_strides(type.sizes)) return false;
   if (self.requires_grad() && at::GradMode::is_enabled())
     recorder.refuse("bernoulli_() on a tensor that requires grad and is not contiguous");
-  const StridesBefore strides(self);
-  for (size_t i = first; i < stack->size(); ++i)
-    map_tensors((*stack)[i], [](const at::Tensor& tensor) {
-      at::functionalization::impl::sync(tensor);
-      return at::functionalization::impl::from_functional_tensor(tensor);
-    });
-  recorder.record(op, stack);
-  for (const auto& [position, value] : recorder.take_silent_writes()) write_functional(self, value);
-  strides.restore();
-  torch::autograd::impl::bump_version(self);
-  stack->back() = self;
+  record_on_copy(recorder, op, stack, first);
   return true;
 }
 
@@ -323,8 +351,10 @@ void top_kernel(const c10::OperatorHandle& handle, DispatchKeySet keys, Stack* s
     refuse_gaps(*recorder, op, *stack, first);
   }
   if (reroute_batch_norm(op, stack, first) || functionalize_fused(op, stack, first) ||
-      record_bernoulli(*recorder, op, stack, first) || rewrite_polygamma(op, stack, first) ||
-      rewrite_one_hot(op, stack, first) || take_eager_path(*recorder, op, stack, first))
+      record_bernoulli(*recorder, op, stack, first) ||
+      record_division(*recorder, op, stack, first) || rewrite_polygamma(op, stack, first) ||
+      rewrite_one_hot(op, stack, first) || write_product_by_columns(op, stack, first) ||
+      take_eager_path(*recorder, op, stack, first))
     return;
   if (arguments.replaced)
     handle.callBoxed(stack);

@@ -99,6 +99,13 @@ LogFacts make_facts(const OpInfo& op) {
                            (name.size() > 5 && name.compare(name.size() - 5, 5, "_like") == 0);
   facts.takes_scalars = !op.literal_results && !op.is_custom && !facts.data_dependent &&
                         !is_any_of(name, {"aten::arange", "aten::range"});
+  facts.takes_any_shape =
+      !op.literal_results && !op.is_custom && only_tensors && !facts.sets_storage && !facts.resizes;
+  facts.reduces_all = is_any_of(
+      full, {"aten::sum", "aten::mean", "aten::max", "aten::min", "aten::any", "aten::all",
+             "aten::prod", "aten::std", "aten::var", "aten::norm.Scalar", "aten::dot"});
+  if (const auto reduction = op.handle.schema().argumentIndexWithName("reduction"))
+    facts.reduction = *reduction;
   // Running statistics.
   if (is_any_of(full, {"aten::batch_norm", "aten::native_batch_norm", "aten::instance_norm",
                        "aten::_batch_norm_impl_index"})) {
@@ -112,6 +119,11 @@ LogFacts make_facts(const OpInfo& op) {
 }
 
 }  // namespace
+
+bool LogFacts::gives_one(const std::vector<c10::IValue>& arguments) const {
+  return reduces_all ||
+         (reduction >= 0 && arguments[reduction].isInt() && arguments[reduction].toInt() != 0);
+}
 
 bool LogFacts::depends_on_contents(const std::vector<c10::IValue>& stack, size_t first) const {
   if (!data_dependent) return false;

@@ -30,11 +30,18 @@ struct LogFacts {
   bool ignores_autograd = false;
   // Its numbers decide about nothing but values: no shape, nothing on the host.
   bool takes_scalars = false;
+  // It may take tensors whose shapes depend on contents: what it gives has such a shape too.
+  bool takes_any_shape = false;
+  // It gives one element whatever the shapes are, always or if this argument (-1) is no 0.
+  bool reduces_all = false;
+  int reduction = -1;
   // Arguments that are changed although the schema says nothing of it, and the argument that must
   // be true for it (-1: always).
   std::vector<int> silent_writes;
   int silent_when = -1;
 
+  // The shape of the result is one, whatever the arguments' are.
+  bool gives_one(const std::vector<c10::IValue>& arguments) const;
   bool depends_on_contents(const std::vector<c10::IValue>& stack, size_t first) const;
 };
 

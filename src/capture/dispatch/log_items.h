@@ -6,10 +6,12 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/type.h"
 #include "capture/dispatch/grad_ops.h"
 #include "capture/dispatch/log_facts.h"
 #include "capture/dispatch/op_info.h"
@@ -29,6 +31,7 @@ struct OpTrouble {
     autograd,        // the autograd graph was changed around the dispatcher, or is being run
     memory,          // a tensor's storage was given or exchanged
     argument,        // an argument or result that can't be kept
+    internal,        // an exception that no one foresaw
   };
   Kind kind;
   std::string detail;  // the op, usually
@@ -70,14 +73,22 @@ struct LogItem {
   std::vector<c10::IValue> arguments;  // without the tensors in slots
   std::vector<LogSlot> slots;
   std::vector<LogScalar> scalars;
-  std::vector<LogValue> results;  // one per tensor returned; -1: undefined
-  std::vector<LogValue> written;  // whose memory or metadata the op changes
-  bool quiet = false;             // and says nothing of it in its schema
-  int32_t number = -1;            // of an op that gives a number: its place among those
+  std::vector<LogValue> results;                     // one per tensor returned; -1: undefined
+  std::vector<LogValue> written;                     // whose memory or metadata the op changes
+  std::vector<std::pair<LogValue, uint32_t>> rises;  // of versions, by so much
+  int32_t number = -1;  // of an op that gives a number: its place among those
   int32_t ambient = 0;
   bool random = false;
-  std::vector<LogHook> hooks;   // of a backward pass, in the order in which they were called
-  bool registers_hook = false;  // on a result of the log; the passes that call it have it
+  bool sized = false;        // the sizes of its results depend on contents: each run expects these
+  c10::Scalar given;         // of an op that gives a number: what it gave
+  bool expected = false;     // and each run expects it
+  bool has_effects = false;  // OpInfo::may_have_effects, of one of its ops if it is a call
+  // > 0: part of a piece, which has this number, whose backward computes it again
+  // (torch.utils.checkpoint).
+  int32_t recomputed = 0;
+  std::vector<LogHook> hooks;     // of a backward pass, in the order in which they were called
+  bool registers_hook = false;    // on a result of the log; the passes that call it have it
+  bool applies_function = false;  // it calls a custom autograd function
   std::shared_ptr<const LogFunction> function;  // of a call that can be written down as ops
 };
 
@@ -106,14 +117,18 @@ struct LoggedTensor {
   bool retains_grad = false;
   bool inner = false;  // made in the forward of a custom function, and known to its backward alone
   bool apart = false;  // changes of it do not count as changes of others on its memory: `.data`
-  uint32_t version = 0;
+  uint32_t version = 0, first_version = 0;  // now, and when the log met it
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   c10::Device device = c10::kCPU;
   std::vector<int64_t> sizes, strides;
+  int64_t offset = 0;  // in its memory
+  bool conj = false, neg = false;
   c10::weak_intrusive_ptr<c10::TensorImpl> impl;
   at::Tensor constant;
 
   explicit LoggedTensor(c10::weak_intrusive_ptr<c10::TensorImpl> weak) : impl(std::move(weak)) {}
+  // As a graph would have it; nothing if no graph can (sparse, quantized).
+  std::optional<TensorType> type() const;
 };
 
 }  // namespace smelt

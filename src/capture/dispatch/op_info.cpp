@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <string_view>
 #include <unordered_map>
 
 namespace smelt {
@@ -24,8 +25,9 @@ const SilentWriter kSilentWriters[] = {
     {"aten::miopen_batch_norm", {3, 4}, 5},
     {"aten::batch_norm_gather_stats", {3, 4}, -1},
     {"aten::batch_norm_gather_stats_with_counts", {3, 4}, -1},
-    // This one says so, but see record_bernoulli in kernels.cpp.
+    // These say so, but see record_bernoulli and record_division in kernels.cpp.
     {"aten::bernoulli_", {0}, -1},
+    {"aten::div_", {0}, -1},
 };
 
 // Views that say nothing of it in their schema.
@@ -52,6 +54,14 @@ bool may_read_grad_mode(const OpInfo& op) {
   return op.is_custom || op.name.str() == "aten::mkldnn_rnn_layer";
 }
 
+// PyTorch's ops that compute and do nothing else, and smelt's own, of which all is known.
+bool is_of_known_library(const std::string& name) {
+  static constexpr std::string_view kLibraries[] = {
+      "aten::", "prims::", "smelt::", "mkldnn::", "onednn::", "mkl::", "quantized::", "torch_nn::"};
+  return std::ranges::any_of(kLibraries,
+                             [&](std::string_view library) { return name.starts_with(library); });
+}
+
 bool returns_literal(const c10::FunctionSchema& schema) {
   return std::any_of(schema.returns().begin(), schema.returns().end(),
                      [](const c10::Argument& result) {
@@ -70,6 +80,7 @@ OpInfo make_info(const c10::OperatorHandle& handle) {
   info.row = find_row(info.name);
   info.meta = find_meta_kernel(full);
   info.is_custom = full.rfind("aten::", 0) != 0;
+  info.may_have_effects = !is_of_known_library(full);
   info.is_mutable = schema.is_mutable();
   info.is_factory = handle.hasKernelForDispatchKey(c10::DispatchKey::BackendSelect);
   info.is_composite = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);

@@ -23,7 +23,10 @@ struct OpInfo {
   bool is_factory = false;                    // makes a tensor from none, chosen by BackendSelect
   bool is_composite = false;                  // decomposes above the backend
   bool is_custom = false;                     // not PyTorch's own
-  bool is_mutable = false;                    // the schema says it changes an argument
+  // Nothing says that it is pure: it prints, counts, talks to other processes. It runs as often and
+  // in the order in which eager runs it, and on the tensors that eager gives it.
+  bool may_have_effects = false;
+  bool is_mutable = false;       // the schema says it changes an argument
   bool data_dependent = false;   // the result's shape or a host value depends on tensor contents
   bool masks_only = false;       // data_dependent: only if an argument is a mask
   bool reads_grad_mode = false;  // the kernel does something else where gradients are off

@@ -11,17 +11,18 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_strided.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 
+#include "capture/dispatch/convert.h"
 #include "capture/dispatch/each_tensor.h"
 #include "capture/dispatch/grad_ops.h"
 #include "capture/dispatch/keys.h"
 #include "capture/dispatch/opaque_call.h"
+#include "capture/dispatch/without_contents.h"
 
 namespace smelt {
 namespace {
@@ -49,9 +50,37 @@ bool is_functorch_wrapper(const at::Tensor& tensor) {
                       DispatchKey::BatchedNestedTensor}));
 }
 
+// One more for as long as it lives.
+class Nested {
+ public:
+  explicit Nested(int& depth) : depth_(depth) { ++depth_; }
+  ~Nested() { --depth_; }
+  Nested(const Nested&) = delete;
+  Nested& operator=(const Nested&) = delete;
+
+ private:
+  int& depth_;
+};
+
 uint32_t version_of(const at::Tensor& tensor) {
   return tensor.is_inference() ? 0
                                : tensor.unsafeGetTensorImpl()->version_counter().current_version();
+}
+
+// Nothing says what results it has but its kernel, which may go by contents.
+bool has_unknown_shapes(const OpInfo& op) {
+  constexpr DispatchKey kTellShapes[] = {DispatchKey::Meta, DispatchKey::CompositeExplicitAutograd,
+                                         DispatchKey::CompositeExplicitAutogradNonFunctional,
+                                         DispatchKey::CompositeImplicitAutograd};
+  return op.may_have_effects && std::ranges::none_of(kTellShapes, [&](DispatchKey key) {
+           return op.handle.hasKernelForDispatchKey(key);
+         });
+}
+
+bool gives_lists(const OpInfo& op) {
+  return std::ranges::any_of(op.handle.schema().returns(), [](const c10::Argument& result) {
+    return result.type()->kind() == c10::TypeKind::ListType;
+  });
 }
 
 }  // namespace
@@ -114,11 +143,29 @@ LogValue OpLog::add_value(const at::Tensor& tensor, LoggedTensor::Kind kind) {
   if (!tensor.is_nested()) value.sizes = tensor.sizes().vec();
   if (!tensor.is_nested() && tensor.layout() == c10::kStrided)
     value.strides = tensor.strides().vec();
+  if (tensor.has_storage()) value.offset = tensor.storage_offset();
+  value.conj = tensor.is_conj();
+  value.neg = tensor.is_neg();
   read_state(value, tensor);
+  value.first_version = value.version;
   const auto id = static_cast<LogValue>(values_.size() - 1);
   by_impl_[tensor.unsafeGetTensorImpl()] = id;
   if (value.memory != 0) in_memory_[value.memory].push_back(id);
   return id;
+}
+
+std::optional<TensorType> LoggedTensor::type() const {
+  const std::optional<DType> element = to_dtype(dtype);
+  if (!element || strides.size() != sizes.size()) return std::nullopt;
+  TensorType type;
+  type.dtype = *element;
+  type.device = to_device(device);
+  type.sizes.assign(sizes.begin(), sizes.end());
+  type.strides.assign(strides.begin(), strides.end());
+  type.offset = offset;
+  type.conj = conj;
+  type.neg = neg;
+  return type;
 }
 
 LogValue OpLog::add_input(const at::Tensor& tensor) {
@@ -140,7 +187,7 @@ LogValue OpLog::find(const at::Tensor& tensor) const {
 bool OpLog::check_state(LogValue value, const at::Tensor& tensor) {
   const LoggedTensor& known = values_[value];
   if (known.memory != 0 && version_of(tensor) != known.version)
-    give_up(Kind::memory, "a tensor, by code that was not seen,");
+    give_up(Kind::memory, "a tensor by code that was not seen");
   else if (tensor.requires_grad() != known.requires_grad)
     give_up(Kind::autograd, "a change of requires_grad");
   else
@@ -171,23 +218,28 @@ bool OpLog::is_single(LogValue value) const {
       value, [](const LoggedTensor& tensor) { return c10::multiply_integers(tensor.sizes) == 1; });
 }
 
-bool OpLog::is_whole(LogValue value) const {
-  return is_made_of(value, [](const LoggedTensor& tensor) {
-    return c10::isIntegralType(tensor.dtype, /*includeBool=*/true);
+bool OpLog::is_whole(LogValue value) const { return is_steady(value); }
+
+namespace {
+
+// By an op so far.
+bool is_written(const std::vector<LogItem>& items, const std::vector<LoggedTensor>& values,
+                int32_t memory) {
+  return std::ranges::any_of(items, [&](const LogItem& item) {
+    return std::ranges::any_of(item.written,
+                               [&](LogValue to) { return values[to].memory == memory; });
   });
 }
 
+}  // namespace
+
+// A comparison of random numbers that is no gamble has one outcome as well.
 bool OpLog::is_fixed(LogValue value) const {
+  if (is_drawn(value)) return !is_gamble(value);
   const auto gives_the_same = [](const LogItem& item) {
     return !item.random && item.scalars.empty() && item.written.empty() && !item.op->is_custom &&
            item.op != &opaque_op() && !is_grad_op(*item.op) &&
            item.op->name.str().find("empty") == std::string::npos;
-  };
-  const auto is_written = [&](int32_t memory) {
-    return std::ranges::any_of(items_, [&](const LogItem& item) {
-      return std::ranges::any_of(item.written,
-                                 [&](LogValue to) { return values_[to].memory == memory; });
-    });
   };
   return is_made_of(value, [&](const LoggedTensor& tensor) {
     if (tensor.kind == LoggedTensor::Kind::input || tensor.inner || !tensor.device.is_cpu() ||
@@ -196,7 +248,68 @@ bool OpLog::is_fixed(LogValue value) const {
     if (tensor.kind == LoggedTensor::Kind::result &&
         (tensor.item >= items_.size() || !gives_the_same(items_[tensor.item])))
       return false;
-    return !is_written(tensor.memory);
+    return !is_written(items_, values_, tensor.memory);
+  });
+}
+
+bool OpLog::is_drawn(LogValue value) const {
+  bool draws = false;
+  const bool has_no_inputs = is_made_of(value, [&](const LoggedTensor& tensor) {
+    if (tensor.kind == LoggedTensor::Kind::input || is_input_memory(tensor.memory)) return false;
+    if (tensor.kind == LoggedTensor::Kind::result && tensor.item < items_.size())
+      draws |= items_[tensor.item].random;
+    return true;
+  });
+  return has_no_inputs && draws;
+}
+
+namespace {
+
+// A comparison of numbers from [0, 1) with one that is not among them. `is_exact`: none of them is
+// rounded to 1.
+bool is_certain(const LogItem& item, const LogItem& drawn, bool is_exact) {
+  const std::string& compares = item.op->handle.schema().name();
+  const std::string& draws = drawn.op->handle.schema().name();
+  if (!item.scalars.empty() || !drawn.scalars.empty() || item.arguments.size() != 2 ||
+      !item.arguments[1].isScalar() || (draws != "aten::rand" && draws != "aten::rand_like"))
+    return false;
+  const c10::Scalar bound = item.arguments[1].toScalar();
+  if (bound.isComplex()) return false;
+  const double number = bound.toDouble();
+  const bool is_above = is_exact ? number >= 1 : number > 1;
+  if (compares == "aten::lt" || compares == "aten::ge") return number <= 0 || is_above;
+  return (compares == "aten::gt" || compares == "aten::le") && (number < 0 || is_above);
+}
+
+}  // namespace
+
+bool OpLog::is_gamble(LogValue value) const {
+  if (!is_drawn(value)) return false;
+  const auto made_by = [&](LogValue of) {
+    const LoggedTensor& known = values_[of];
+    const bool is_made = known.kind == LoggedTensor::Kind::result && known.item < items_.size();
+    return is_made ? &items_[known.item] : nullptr;
+  };
+  const LogItem* item = made_by(value);
+  if (item == nullptr || item->random || !item->written.empty()) return true;
+  std::vector<LogValue> arguments;
+  each_argument(*item, [&](LogValue argument) { arguments.push_back(argument); });
+  if (arguments.size() != 1 || is_written(items_, values_, values_[value].memory) ||
+      is_written(items_, values_, values_[arguments[0]].memory))
+    return true;
+  const LogItem* drawn = made_by(arguments[0]);
+  const c10::ScalarType dtype = values_[arguments[0]].dtype;
+  return drawn == nullptr ||
+         !is_certain(*item, *drawn, dtype == c10::kFloat || dtype == c10::kDouble);
+}
+
+// What is computed from them may be of floating point: a mask that is scaled, resized, compared.
+bool OpLog::is_steady(LogValue value) const {
+  return is_made_of(value, [this](const LoggedTensor& tensor) {
+    if (tensor.kind == LoggedTensor::Kind::input)
+      return c10::isIntegralType(tensor.dtype, /*includeBool=*/true);
+    return tensor.kind == LoggedTensor::Kind::constant || tensor.item >= items_.size() ||
+           !items_[tensor.item].random;
   });
 }
 
@@ -216,6 +329,7 @@ void OpLog::check_inputs() {
 void OpLog::rewind(size_t position) {
   std::erase_if(consumed_, [&](const Consumed& known) { return known.item >= position; });
   if (position >= items_.size()) return;
+  if (first_effect_ >= position) first_effect_ = SIZE_MAX;
   items_.erase(items_.begin() + static_cast<ptrdiff_t>(position), items_.end());
   for (auto it = by_impl_.begin(); it != by_impl_.end();) {
     const LoggedTensor& value = values_[it->second];
@@ -276,9 +390,12 @@ bool OpLog::follow(const OpInfo& op, const LogFacts& facts, const std::vector<c1
   }
   if (wrapped) return refuse(Kind::transform, name);
   if (python) return refuse(Kind::subclass, name);
-  const bool is_number = facts.gives_number && keeps_numbers_;
+  // Behind an op with effects a run can't be given up any more, so that no number may decide about
+  // it.
+  const bool is_number = facts.gives_number && keeps_numbers_ && !has_effects();
   if (!is_number && !facts.dynamic_shapes && facts.depends_on_contents(stack, first))
     return refuse(Kind::data_dependent, name);
+  if (has_unknown_shapes(op) && gives_lists(op)) return refuse(Kind::data_dependent, name);
   if (facts.sets_storage) return refuse(Kind::memory, name);
   if (differentiated && at::GradMode::is_enabled() && !facts.ignores_autograd &&
       c10::impl::tls_local_dispatch_key_set().excluded_.has(DispatchKey::AutogradFunctionality))
@@ -291,7 +408,7 @@ std::optional<LogValue> OpLog::take_tensor(const OpInfo& op, const LogFacts& fac
                                            const at::Tensor& tensor) {
   if (!tensor.defined()) return -1;
   if (const LogValue known = find(tensor); known >= 0) {
-    if (!values_[known].dynamic)
+    if (!values_[known].dynamic || (facts.takes_any_shape && keeps_numbers_))
       return check_state(known, tensor) ? std::optional(known) : std::nullopt;
     give_up(Kind::data_dependent, "the shape of an argument of " + op.name.str());
     return std::nullopt;
@@ -357,21 +474,21 @@ void OpLog::note_writes(LogItem& item, const LogFacts& facts) {
     const bool listed = is_silent && std::find(silent.begin(), silent.end(),
                                                static_cast<int>(slot.argument)) != silent.end();
     if (!(alias && alias->isWrite()) && !listed) continue;
-    item.quiet = listed;
-    for (LogValue value : slot.values) {
-      if (value < 0) continue;
-      item.written.push_back(value);
-      item.quiet = item.quiet || values_[value].apart;
-    }
+    for (LogValue value : slot.values)
+      if (value >= 0) item.written.push_back(value);
   }
 }
 
 // A write shows in every tensor on that memory: version, and requires_grad of the bases of views.
-void OpLog::read_written(const LogItem& item) {
+void OpLog::read_written(LogItem& item) {
   for (LogValue written : item.written) {
     const int32_t memory = values_[written].memory;
     const auto read = [&](LogValue id) {
-      if (const at::Tensor real = tensor(id); real.defined()) read_state(values_[id], real);
+      const at::Tensor real = tensor(id);
+      if (!real.defined()) return;
+      const uint32_t before = values_[id].version;
+      read_state(values_[id], real);
+      if (values_[id].version > before) item.rises.emplace_back(id, values_[id].version - before);
     };
     if (memory == 0) read(written);
     for (LogValue id : in_memory_[memory]) read(id);
@@ -379,6 +496,7 @@ void OpLog::read_written(const LogItem& item) {
 }
 
 bool OpLog::keep_results(LogItem& item, const std::vector<c10::IValue>& stack, size_t first) {
+  read_written(item);
   const auto is_argument = [&](LogValue id) {
     return std::any_of(item.slots.begin(), item.slots.end(), [&](const LogSlot& slot) {
       return std::find(slot.values.begin(), slot.values.end(), id) != slot.values.end();
@@ -415,7 +533,6 @@ bool OpLog::keep_results(LogItem& item, const std::vector<c10::IValue>& stack, s
     else if (!stack[i].isScalar() && !stack[i].isNone() && !stack[i].isIntList())
       known = false;
   }
-  read_written(item);
   if (!known) give_up(Kind::argument, item.op->name.str());
   return known;
 }
@@ -449,49 +566,144 @@ void name_dtype(LogItem& item, const std::vector<LoggedTensor>& values) {
 
 }  // namespace
 
+namespace {
+
+// The result has the shape of the first argument, whatever those of the others are.
+bool writes_into_first(const OpInfo& op) {
+  static constexpr const char* kNames[] = {
+      "aten::index_add",   "aten::index_copy",     "aten::index_put",
+      "aten::index_fill",  "aten::index_reduce",   "aten::scatter",
+      "aten::scatter_add", "aten::scatter_reduce", "aten::masked_scatter"};
+  return std::ranges::find(kNames, op.handle.schema().name()) != std::end(kNames);
+}
+
+}  // namespace
+
+void OpLog::begin_recomputed() {
+  if (recomputed_depth_++ > 0) return;  // the outer one computes all of it again
+  ++recomputed_pieces_;
+  recomputed_from_ = items_.size();
+}
+
+void OpLog::end_recomputed(bool keeps_random_state) {
+  if (--recomputed_depth_ > 0) return;
+  for (size_t i = recomputed_from_; i < items_.size(); ++i) {
+    const LogItem& item = items_[i];
+    if (item.has_effects || changes_input(item) || item.op == &opaque_op() ||
+        (item.random && !keeps_random_state))
+      return give_up(Kind::autograd, "a checkpoint that does something twice");
+    items_[i].recomputed = recomputed_pieces_;
+  }
+}
+
+// Of the item that comes next.
+void OpLog::note_effects(const LogItem& item) {
+  if (item.has_effects) first_effect_ = std::min(first_effect_, items_.size());
+}
+
+// The op is computed in any case, exactly once: what goes wrong in writing it down is trouble.
 void OpLog::call(const OpInfo& op, DispatchKeySet below, std::vector<c10::IValue>* stack) {
   const size_t first = stack->size() - op.arg_types.size();
   LogItem item;
   item.op = &op;
-  const LogFacts& facts = log_facts(op);
-  if (stand_ins_) item.scalars = take_stand_ins(*stand_ins_, op, facts, *stack, first);
-  bool kept = follow(op, facts, *stack, first);
-  const bool dynamic = facts.dynamic_shapes && facts.depends_on_contents(*stack, first);
-  item.arguments.reserve(op.arg_types.size());
-  for (size_t i = first; kept && i < stack->size(); ++i)
-    kept = take_argument(item, facts, i - first, (*stack)[i]);
-  if (kept) {
-    note_writes(item, facts);
-    item.ambient = ambient();
-    item.random = draws(op, item.arguments);
-    const LoggedTensor* written = item.written.empty() ? nullptr : &values_[item.written[0]];
-    if (facts.resizes && written && is_input_memory(written->memory)) {
-      give_up(Kind::memory, op.name.str());
-      kept = false;
-    }
-    // torch.tensor() makes sure that it gives a leaf.
-    if (facts.is_detach && written && written->kind == LoggedTensor::Kind::constant &&
-        !written->requires_grad)
-      kept = false;
-  }
+  bool kept = false, dynamic = false;
+  keep_account([&] { kept = take_call(item, *stack, first, &dynamic); });
+  if (op.may_have_effects) failed_effect_ = items_.size();
   {
     c10::impl::ExcludeDispatchKeyGuard inner(kTopKey);
-    op.handle.redispatchBoxed(below, stack);
+    const Nested computing(depth_);
+    try {
+      op.handle.redispatchBoxed(below, stack);
+    } catch (const std::exception&) {
+      // Whether it fails may depend on contents, and code that catches the error goes another way
+      // then.
+      keep_account([&] { give_up(Kind::data_dependent, "an error of " + op.name.str()); });
+      throw;
+    }
   }
-  if (!kept) {
-    read_written(item);
-    return;
+  if (op.may_have_effects) failed_effect_ = SIZE_MAX;
+  keep_account([&] {
+    if (kept)
+      take_results(std::move(item), *stack, first, dynamic);
+    else
+      read_written(item);
+  });
+}
+
+template <class Part>
+void OpLog::keep_account(const Part& part) {
+  try {
+    part();
+  } catch (const std::exception& problem) {
+    std::string detail;
+    try {
+      detail = problem.what();
+    } catch (const std::exception&) {  // no memory for it either
+    }
+    give_up(Kind::internal, std::move(detail));
   }
-  if (!keep_results(item, *stack, first)) return;
+}
+
+// What an op is about to be called with. False: it can't be written down.
+bool OpLog::take_call(LogItem& item, std::vector<c10::IValue>& stack, size_t first, bool* dynamic) {
+  const OpInfo& op = *item.op;
+  const LogFacts& facts = log_facts(op);
+  if (stand_ins_) item.scalars = take_stand_ins(*stand_ins_, op, facts, stack, first);
+  bool kept = follow(op, facts, stack, first);
+  *dynamic =
+      (facts.dynamic_shapes && facts.depends_on_contents(stack, first)) || has_unknown_shapes(op);
+  item.arguments.reserve(op.arg_types.size());
+  for (size_t i = first; kept && i < stack.size(); ++i)
+    kept = take_argument(item, facts, i - first, stack[i]);
+  if (!kept) return false;
+  note_writes(item, facts);
+  item.ambient = ambient();
+  item.random = draws(op, item.arguments);
+  item.has_effects = op.may_have_effects;
+  const LoggedTensor* written = item.written.empty() ? nullptr : &values_[item.written[0]];
+  if (facts.resizes && written && is_input_memory(written->memory)) {
+    give_up(Kind::memory, op.name.str());
+    return false;
+  }
+  // torch.tensor() makes sure that it gives a leaf.
+  return !(facts.is_detach && written && written->kind == LoggedTensor::Kind::constant &&
+           !written->requires_grad);
+}
+
+// What it gave.
+void OpLog::take_results(LogItem item, const std::vector<c10::IValue>& stack, size_t first,
+                         bool dynamic) {
+  const OpInfo& op = *item.op;
+  const LogFacts& facts = log_facts(op);
+  if (!keep_results(item, stack, first)) return;
   if (c10::get_default_dtype() != caffe2::TypeMeta::Make<float>()) name_dtype(item, values_);
   if (facts.gives_number) {
-    if (stack->back().isComplexDouble()) return give_up(Kind::data_dependent, op.name.str());
+    if (stack.back().isComplexDouble()) return give_up(Kind::data_dependent, op.name.str());
     item.number = numbers_++;
+    item.given = stack.back().toScalar();
   }
-  if (dynamic)
-    for (LogValue result : item.results)
-      if (result >= 0) values_[result].dynamic = true;
+  item.sized = dynamic && guess_sizes(item);
+  const bool has_known_shape =
+      facts.gives_one(item.arguments) ||
+      (writes_into_first(op) && !values_[item.slots.at(0).values.at(0)].dynamic);
+  if ((dynamic && !item.sized) || (takes_dynamic(item) && !has_known_shape))
+    for (LogValue result : item.results)  // but those that it was given to write to
+      if (result >= 0 && values_[result].kind == LoggedTensor::Kind::result &&
+          values_[result].item == items_.size())
+        values_[result].dynamic = true;
+  note_effects(item);
   items_.push_back(std::move(item));
+}
+
+bool OpLog::takes_dynamic(const LogItem& item) const {
+  bool takes = false;
+  each_argument(item, [&](LogValue value) { takes = takes || values_[value].dynamic; });
+  return takes;
+}
+
+bool OpLog::gives_dynamic(const LogItem& item) const {
+  return std::ranges::any_of(item.results,
+                             [&](LogValue value) { return value >= 0 && values_[value].dynamic; });
 }
 
 bool OpLog::changes_input(const LogItem& item) const {
@@ -512,7 +724,7 @@ std::unique_ptr<const OpLog> OpLog::part(size_t first, size_t last,
     if (value.kind == LoggedTensor::Kind::result && value.item >= first) value.item -= first;
   for (LogValue id : given) {
     LoggedTensor& value = part->values_[id];
-    const at::Tensor example = at::empty_strided(
+    const at::Tensor example = without_contents(
         value.sizes, value.strides, at::TensorOptions(value.dtype).device(value.device));
     if (value.requires_grad) example.set_requires_grad(true);
     value.kind = LoggedTensor::Kind::input;

@@ -13,6 +13,7 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,6 +56,18 @@ class OpLog {
   // trouble.
   void keep_numbers(bool keep) { keeps_numbers_ = keep; }
   int32_t numbers() const { return numbers_; }
+
+  // An op is being computed that call() was asked for.
+  bool is_in_op() const { return depth_ > 0; }
+  // Asked before what depends on contents is taken for what it will be in each run: the size of a
+  // result, a number that C code reads (guesses.cpp). Without one nothing is guessed.
+  void set_guess(std::function<bool()> may_guess) { may_guess_ = std::move(may_guess); }
+  // The numbers from `first` on have been read by C code: each run expects them. False: they can't
+  // be guessed.
+  bool expect_numbers(int32_t first);
+  // Computed from whole numbers and truth values alone, none of them drawn: most often what it was.
+  bool is_steady(LogValue value) const;
+  bool is_steady_number(int32_t number) const;
 
   // Those that are about from now on, or nullptr.
   void set_stand_ins(StandIns* stand_ins) { stand_ins_ = stand_ins; }
@@ -122,11 +135,23 @@ class OpLog {
   // Made of numbers of the program text and of sizes alone, by ops that give the same each time:
   // what is in it is no matter of the inputs.
   bool is_fixed(LogValue value) const;
+  // Random numbers alone decide about it, and it may come out otherwise: `rand([]) < 0.1`, and not
+  // `rand([]) < 0`.
+  bool is_gamble(LogValue value) const;
   // The log holds for runs in which the number is true, or is not.
   void expect(ScalarId number, const c10::Scalar& seen, bool truth);
 
   // Forgets the ops behind `position` and the values made by them. Numbers are not used again.
   void rewind(size_t position);
+  // The ops from here to end_recomputed() are a piece of which nothing but its inputs is kept for
+  // the backward. `keeps_random_state`: what is drawn in it is drawn again then. Trouble if it does
+  // what eager would do a second time.
+  void begin_recomputed();
+  void end_recomputed(bool keeps_random_state);
+  // Some op so far may have effects that no one sees: what runs it can't start over.
+  bool has_effects() const { return first_effect_ < items_.size(); }
+  // One was called when the log had so many items, and has failed since; none: SIZE_MAX.
+  size_t failed_effect() const { return failed_effect_; }
   bool has_trouble() const { return trouble_.has_value(); }
   std::optional<OpTrouble> take_trouble() { return std::exchange(trouble_, std::nullopt); }
 
@@ -144,12 +169,21 @@ class OpLog {
     return value >= 0 && values_[value].kind == LoggedTensor::Kind::result &&
            values_[value].requires_grad;
   }
+  // Tensors whose shapes depend on contents are among its arguments, its results.
+  bool takes_dynamic(const LogItem& item) const;
+  bool gives_dynamic(const LogItem& item) const;
   // Does the op change memory of an input?
   bool changes_input(const LogItem& item) const;
   // The tensor behind a value; undefined if nobody holds it any more.
   at::Tensor tensor(LogValue value) const { return at::Tensor(values_[value].impl.lock()); }
 
  private:
+  template <class Part>
+  void keep_account(const Part& part);
+  bool take_call(LogItem& item, std::vector<c10::IValue>& stack, size_t first, bool* dynamic);
+  void take_results(LogItem item, const std::vector<c10::IValue>& stack, size_t first,
+                    bool dynamic);
+  bool is_drawn(LogValue value) const;  // random numbers alone decide about it
   template <class Accept>
   bool is_made_of(LogValue value, const Accept& accept) const;
   bool follow(const OpInfo& op, const LogFacts& facts, const std::vector<c10::IValue>& stack,
@@ -157,9 +191,10 @@ class OpLog {
   bool take_argument(LogItem& item, const LogFacts& facts, size_t index, const c10::IValue& value);
   std::optional<LogValue> take_tensor(const OpInfo& op, const LogFacts& facts,
                                       const at::Tensor& tensor);
+  bool guess_sizes(const LogItem& item);
   bool keep_results(LogItem& item, const std::vector<c10::IValue>& stack, size_t first);
   void note_writes(LogItem& item, const LogFacts& facts);
-  void read_written(const LogItem& item);
+  void read_written(LogItem& item);
   bool is_repeatable(const LogHook& hook, LogValue first);
   std::shared_ptr<LogFunction> fold(size_t position, const std::vector<at::Tensor>& results,
                                     const Called& called);
@@ -170,6 +205,7 @@ class OpLog {
   void read_state(LoggedTensor& value, const at::Tensor& tensor);
   int32_t memory_of(const at::Tensor& tensor);
   int32_t ambient();
+  void note_effects(const LogItem& item);
 
   std::vector<LogItem> items_;
   std::vector<LoggedTensor> values_;
@@ -211,10 +247,17 @@ class OpLog {
   std::unordered_map<c10::TensorImpl*, LogValue> inner_;  // as by_impl_, of LoggedTensor::inner
   std::vector<at::Tensor> examples_;                      // of what a part is given
   std::vector<at::Tensor> unpacked_;  // outputs as their functions have saved them
+  int recomputed_depth_ = 0;
+  int32_t recomputed_pieces_ = 0;
+  size_t recomputed_from_ = 0;      // the first item of the piece at hand
+  size_t first_effect_ = SIZE_MAX;  // the first item that has effects
+  size_t failed_effect_ = SIZE_MAX;
   int32_t numbers_ = 0;
   bool keeps_numbers_ = false;
+  std::function<bool()> may_guess_;
   StandIns* stand_ins_ = nullptr;
   OpLog* outer_ = nullptr;
+  int depth_ = 0;  // of calls in each other
   bool on_ = false;
   bool was_included_ = false;
 };

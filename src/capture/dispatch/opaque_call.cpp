@@ -65,6 +65,7 @@ bool OpLog::end_call(LogItem item, size_t position, const std::vector<at::Tensor
       return false;
     }
   }
+  for (size_t i = position; i < items_.size(); ++i) item.has_effects |= items_[i].has_effects;
   rewind(position);
   LogSlot uses;
   uses.argument = static_cast<uint32_t>(item.arguments.size());
@@ -72,6 +73,7 @@ bool OpLog::end_call(LogItem item, size_t position, const std::vector<at::Tensor
   item.slots.push_back(std::move(uses));
   item.arguments.emplace_back();
   if (!keep_results(item, {c10::IValue(results)}, 0)) return false;
+  note_effects(item);
   items_.push_back(std::move(item));
   return true;
 }

@@ -38,6 +38,8 @@ Recorder::Recorder(RecorderOptions options)
       options_(std::move(options)),
       symbols_(std::make_shared<SymbolTable>()) {
   if (options_.where) symbols_->set_locator(options_.where);
+  // Under a default dtype that smelt has no word for, the first op refuses.
+  graph_.default_float = default_dtype().value_or(DType::f32);
   rng_.enter(*this, at::detail::getDefaultCPUGenerator());
   for (const at::Generator& generator : options_.generators)
     if (!rng_.tracks(generator)) rng_.enter(*this, generator);
@@ -68,13 +70,9 @@ void Recorder::check_not_refused() {
   if (broken_) refuse("the function went on after an in-place op had failed in it");
 }
 
-void Recorder::try_eagerly(const Call& call) {
-  try {
-    run_on_stand_ins(call, *symbols_);
-  } catch (...) {
-    broken_ = true;
-    throw;
-  }
+void Recorder::fail_in_place(const std::string& message) {
+  broken_ = true;
+  TORCH_CHECK(false, message);
 }
 
 ValueId Recorder::value_of(const at::Tensor& tensor) const {
@@ -273,7 +271,7 @@ void Recorder::push_results(const std::vector<Result>& results, const std::vecto
 
 std::vector<Result> Recorder::infer(const Call& call) {
   try {
-    return infer_results(call, symbols_);
+    return infer_results(call, symbols_, known_results_);
   } catch (const RecordError& error) {
     refuse(call.op.name.str() + ": " + error.what());
   }
@@ -283,7 +281,7 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
   std::lock_guard lock(mutex_);
   check_not_refused();
   if (recorded_ops_++ == options_.fail_at) throw Error("injected failure at " + op.name.str());
-  if (c10::get_default_dtype_as_scalartype() != default_dtype_)
+  if (default_dtype() != graph_.default_float)
     refuse("the function changes the default dtype (torch.set_default_dtype)");
   if (op.is_mutable && op.silent_writes.empty())
     refuse(op.name.str() + " changes an argument in place and has no functional form in PyTorch");
@@ -312,6 +310,7 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
     rng_.before_draw(*this, *generator);
   }
   Traits traits = op.traits;
+  traits.effect = traits.effect || op.may_have_effects;
   traits.random = generator.has_value();
   traits.grad = op.reads_grad_mode && at::GradMode::is_enabled();
   std::vector<std::optional<TensorType>> types = flatten(results);
@@ -331,7 +330,10 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
   expect_fitting(call, values, types);
   const NodeId node = add_node(name, std::move(args), types, traits);
   static const OpName kToCopy("aten::_to_copy");
-  if (name == kToCopy) ++casts_;
+  if (name == kToCopy) {
+    ++casts_;
+    last_cast_.emplace(call.types.at(0).dtype, types.at(0)->dtype);
+  }
   if (generator) rng_.after_draw(*this, *generator);
   count(Counter::nodes);
   if (log_enabled(Log::record)) log(Log::record, str(graph_, graph_.nodes[node]));

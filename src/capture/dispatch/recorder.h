@@ -68,7 +68,6 @@ struct Recorded {
   std::vector<int32_t> returned_input;
   // Per argument: the earlier argument that was the very same tensor, or -1.
   std::vector<int32_t> same_argument;
-  c10::ScalarType default_dtype = c10::ScalarType::Float;  // torch.get_default_dtype()
 };
 
 class Recorder {
@@ -121,16 +120,23 @@ class Recorder {
   // Throws again if the region was given up before (code in it may have caught the exception).
   void check_not_refused();
   const std::optional<std::string>& refusal() const { return refusal_; }
-  // Runs the call on stand-in data. If it throws, so would the user's program; the region can't go
-  // on then, since the recording tensors already carry the failed op's result.
-  void try_eagerly(const Call& call);
+  // What is recorded was run for real before, so that each op is one that eager computes.
+  bool is_replay() const { return is_replay_; }
+  void begin_replay() { is_replay_ = true; }
+  // An op in place for which eager raises an error. The region can't go on, since the recording
+  // tensors already carry its result.
+  [[noreturn]] void fail_in_place(const std::string& message);
+  // What the op that is called next had as results then; nullptr: not known.
+  void set_known_results(const KnownResults* known) { known_results_ = known; }
   // Changes done by ops that do not announce them: the position of the argument and its new value.
   // Taken by the top kernel after the op.
   std::vector<std::pair<int, at::Tensor>> take_silent_writes() {
     return std::exchange(silent_writes_, {});
   }
-  // How many casts were written down so far, for the checks of in-place ops.
+  // How many casts were written down so far and between what the last one was, for the checks of
+  // in-place ops.
   int64_t casts() const { return casts_; }
+  const std::optional<std::pair<DType, DType>>& last_cast() const { return last_cast_; }
   // The op that the code of the region has called last, for messages.
   void enter(OpName op) { op_ = op; }
   std::string last_op() const { return op_ == OpName() ? "the function" : op_.str(); }
@@ -196,7 +202,6 @@ class Recorder {
                     std::vector<c10::IValue>* stack);
 
   const uint64_t id_;
-  const c10::ScalarType default_dtype_ = c10::get_default_dtype_as_scalartype();
   RecorderOptions options_;
   SymbolsPtr symbols_;
   std::map<std::string, Size> named_symbols_;
@@ -219,7 +224,10 @@ class Recorder {
   std::optional<std::string> refusal_;
   bool broken_ = false;  // an op failed half-way: any further op is a refusal
   std::vector<std::pair<int, at::Tensor>> silent_writes_;
+  const KnownResults* known_results_ = nullptr;
+  bool is_replay_ = false;
   int64_t casts_ = 0;
+  std::optional<std::pair<DType, DType>> last_cast_;  // from, to
   int64_t recorded_ops_ = 0;
   mutable std::recursive_mutex mutex_;  // the engine's device threads record too
 };

@@ -1,22 +1,26 @@
 #include "capture/dispatch/shapes.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty_strided.h>
-#include <ATen/ops/rand.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
 
 #include "base/counters.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/derive.h"
+#include "capture/dispatch/each_tensor.h"
 #include "capture/dispatch/keys.h"
+#include "capture/dispatch/recorder.h"
 #include "capture/dispatch/stand_ins.h"
+#include "ops/fft_library.h"
+#include "ops/literal_results.h"
 #include "ops/not_literal.h"
+#include "ops/promotion.h"
 
 namespace smelt {
 
@@ -42,34 +46,10 @@ std::vector<int64_t> evaluate(std::span<const Size> sizes, std::span<const int64
   return out;
 }
 
-// How a stand-in for a tensor argument is made, and which device the call's Device arguments name.
-// `identity` has ones on the diagonal of each matrix: what factorizations accept.
-enum class StandIn : uint8_t { meta, zeros, ones, identity, random };
-
-void fill_stand_in(at::Tensor& tensor, StandIn how) {
-  const bool is_number = tensor.is_floating_point() || tensor.is_complex();
-  if (how == StandIn::random && is_number) {
-    const at::Generator own = at::detail::createCPUGenerator(/*seed_val=*/1);
-    tensor.copy_(at::rand(tensor.sizes(), own));
-  } else if (how == StandIn::identity && is_number && tensor.dim() >= 2) {
-    tensor.zero_();
-    tensor.diagonal(0, -2, -1).fill_(1);
-  } else {
-    tensor.fill_(how == StandIn::zeros ? 0 : 1);
-  }
-}
-
-at::Tensor make_stand_in(const TensorType& type, StandIn how, std::span<const int64_t> symbols) {
+// A tensor of the type without memory. Its device is meta's: results get theirs afterwards.
+at::Tensor make_stand_in(const TensorType& type, std::span<const int64_t> symbols) {
   const auto sizes = evaluate(type.sizes, symbols), strides = evaluate(type.strides, symbols);
-  const c10::ScalarType dtype = to_scalar_type(type.dtype);
-  at::Tensor tensor;
-  if (how == StandIn::meta) {
-    tensor = at::detail::empty_strided_meta(sizes, strides, dtype);
-  } else {
-    tensor =
-        at::empty_strided(sizes, strides, at::TensorOptions(dtype).device(to_c10(type.device)));
-    fill_stand_in(tensor, how);
-  }
+  at::Tensor tensor = at::detail::empty_strided_meta(sizes, strides, to_scalar_type(type.dtype));
   if (type.conj) tensor._set_conj(true);
   if (type.neg) tensor._set_neg(true);
   return tensor;
@@ -84,13 +64,14 @@ at::Scalar example_number(const Call& call, Ref ref) {
   return dtype == DType::i64 ? at::Scalar(1) : at::Scalar(1.0);
 }
 
-Stack make_stack(const Call& call, StandIn how, std::span<const int64_t> symbols) {
+Stack make_stack(const Call& call, std::span<const int64_t> symbols,
+                 c10::DeviceType on = c10::kMeta) {
   const ArgReader reader{.tensor =
                              [&](Ref ref) {
                                const TensorType& type = call.types[ref.id];
                                return type.wrapped_number
                                           ? number_as_tensor(example_number(call, ref))
-                                          : make_stand_in(type, how, symbols);
+                                          : make_stand_in(type, symbols);
                              },
                          .number = [&](Ref ref) { return example_number(call, ref); },
                          .opaque = [&](Opaque opaque) { return call.opaque[opaque.index]; },
@@ -99,8 +80,8 @@ Stack make_stack(const Call& call, StandIn how, std::span<const int64_t> symbols
   stack.reserve(call.args.size());
   for (size_t i = 0; i < call.args.size(); ++i) {
     c10::IValue value = to_ivalue(call.args[i], call.op.arg_types[i], reader);
-    if (how == StandIn::meta && value.isDevice()) value = c10::Device(c10::kMeta);
-    if (how == StandIn::meta && value.isGenerator()) value = c10::IValue();
+    if (value.isDevice()) value = c10::Device(on);
+    if (value.isGenerator()) value = c10::IValue();
     stack.push_back(std::move(value));
   }
   return stack;
@@ -116,7 +97,7 @@ Device result_device(const Call& call) {
   return call.types.empty() ? Device{} : call.types.front().device;
 }
 
-std::vector<Result> read_results(const Stack& stack, std::optional<Device> device) {
+std::vector<Result> read_results(const Stack& stack, Device device) {
   const auto describe = [&](const at::Tensor& tensor) {
     if (tensor.layout() != c10::kStrided)
       throw RecordError("a tensor of layout " + std::string(c10::str(tensor.layout())) +
@@ -125,7 +106,7 @@ std::vector<Result> read_results(const Stack& stack, std::optional<Device> devic
       throw RecordError("a tensor of dtype " + std::string(c10::toString(tensor.scalar_type())) +
                         " can't take part in a recording yet");
     TensorType type = type_of(tensor);
-    if (device) type.device = *device;
+    type.device = device;
     type.wrapped_number = false;
     return type;
   };
@@ -147,77 +128,105 @@ std::vector<Result> read_results(const Stack& stack, std::optional<Device> devic
   return results;
 }
 
+// A kernel that the library of a custom op has registered for tensors without memory; its results
+// are of the device that the arguments are of.
+bool has_own_meta(const Call& call) {
+  const bool takes_tensor =
+      std::ranges::any_of(call.types, [](const TensorType& type) { return !type.wrapped_number; });
+  return call.op.is_custom && takes_tensor &&
+         call.op.handle.hasKernelForDispatchKey(c10::DispatchKey::Meta);
+}
+
 std::vector<Result> run_meta(const Call& call, std::span<const int64_t> symbols) {
-  Stack stack = make_stack(call, StandIn::meta, symbols);
-  call.op.meta->callBoxed(call.op.handle, c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+  count(Counter::shapes_meta);
+  Stack stack = make_stack(call, symbols);
+  if (call.op.meta)
+    call.op.meta->callBoxed(call.op.handle, c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+  else
+    call.op.handle.callBoxed(&stack);
   return read_results(stack, result_device(call));
 }
 
-// Puts the generators that a random op may draw from back to where they were.
-class KeepRandomState {
- public:
-  explicit KeepRandomState(const Call& call) {
-    if (!call.op.traits.random) return;
-    keep(at::globalContext().defaultGenerator(to_c10(result_device(call))));
-    for (const Arg& arg : call.args)
-      if (arg.is<Opaque>() && call.opaque[arg.get<Opaque>().index].isGenerator())
-        keep(call.opaque[arg.get<Opaque>().index].toGenerator());
-  }
-  ~KeepRandomState() {
-    for (auto& [generator, state] : kept_) {
-      std::lock_guard lock(generator.mutex());
-      generator.set_state(state);
-    }
-  }
-  KeepRandomState(const KeepRandomState&) = delete;
-  KeepRandomState& operator=(const KeepRandomState&) = delete;
-
- private:
-  void keep(at::Generator generator) {
-    std::lock_guard lock(generator.mutex());
-    kept_.emplace_back(generator, generator.get_state());
-  }
-  std::vector<std::pair<at::Generator, at::Tensor>> kept_;
-};
-
-// Runs the op for real. Contents that an op rejects (a singular matrix, a zero divisor) say nothing
-// about the user's program, so other contents are tried before the error counts as the user's.
-std::vector<Result> run_probe(const Call& call, std::span<const int64_t> symbols) {
-  const KeepRandomState keep(call);
-  std::exception_ptr first;
-  for (StandIn how : {StandIn::zeros, StandIn::ones, StandIn::identity, StandIn::random}) {
-    try {
-      Stack stack = make_stack(call, how, symbols);
-      call.op.handle.callBoxed(&stack);
-      return read_results(stack, std::nullopt);
-    } catch (const RecordError&) {
-      throw;
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
-  }
-  std::rethrow_exception(first);
+// What makes a tensor of numbers alone can be made: none of its contents is invented.
+bool is_plain_factory(const Call& call) {
+  return !call.op.is_custom && !call.op.traits.random && call.types.empty() && call.op.is_factory;
 }
 
-std::vector<Result> run_tier(const Call& call, std::span<const int64_t> symbols) {
-  const bool by_meta = call.op.meta != nullptr;
-  count(by_meta ? Counter::shapes_meta : Counter::shapes_probe);
-  if (by_meta) return run_meta(call, symbols);
-  if (log_enabled(Log::shapes)) log(Log::shapes, "probe " + call.op.name.str());
-  return run_probe(call, symbols);
+std::vector<Result> run_factory(const Call& call, std::span<const int64_t> symbols) {
+  count(Counter::shapes_meta);
+  Stack stack = make_stack(call, symbols, c10::kCPU);
+  call.op.handle.callBoxed(&stack);
+  return read_results(stack, result_device(call));
+}
+
+bool is_lstm_layer(const Call& call) { return call.op.name.str() == "aten::mkldnn_rnn_layer"; }
+
+// A row declines wrong arguments too, and PyTorch says best what is wrong with them. It is asked on
+// the CPU, and only of ops of its own that compute and do nothing else; what it computes is thrown
+// away, but for an LSTM layer of oneDNN's: how much that keeps for the gradient depends on sizes
+// alone, and only oneDNN can tell. A program that was run before has no wrong arguments.
+std::optional<std::vector<Result>> raise_as_eager(const Call& call,
+                                                  std::span<const int64_t> symbols) {
+  constexpr int64_t kMost = 1 << 20;  // elements
+  const Recorder* recorder = Recorder::current();
+  const auto is_large = [&](const TensorType& type) {
+    return type.numel().evaluate(symbols) > kMost;
+  };
+  if (call.op.is_custom || call.op.traits.random) return std::nullopt;
+  if (!is_lstm_layer(call) &&
+      ((recorder && recorder->is_replay()) || std::ranges::any_of(call.types, is_large)))
+    return std::nullopt;
+  Stack stack = make_stack(call, symbols, c10::kCPU);
+  const auto on_cpu = [](const at::Tensor& like) {
+    if (!like.defined() || !like.is_meta()) return like;
+    at::Tensor zeros =
+        at::detail::empty_strided_cpu(like.sizes(), like.strides(), like.scalar_type());
+    zeros.zero_();
+    if (like.is_conj()) zeros._set_conj(true);
+    if (like.is_neg()) zeros._set_neg(true);
+    return zeros;
+  };
+  for (c10::IValue& value : stack) map_tensors(value, on_cpu);
+  call.op.handle.callBoxed(&stack);
+  if (!is_lstm_layer(call)) return std::nullopt;
+  return read_results(stack, result_device(call));
+}
+
+[[noreturn]] void refuse(const Call& call, const std::string& reason) {
+  if (!reason.empty()) throw RecordError(reason);
+  for (const char* layout : {"sparse", "quantize"})
+    if (call.op.name.str().find(layout) != std::string::npos)
+      throw RecordError(std::string("a tensor of layout ") +
+                        (layout[0] == 's' ? "Sparse" : "QInt8") +
+                        " can't take part in a recording yet");
+  throw RecordError(call.op.is_custom
+                        ? "nothing says what its results are without running it; register a fake "
+                          "kernel for it (torch.library.register_fake)"
+                        : "nothing says what its results are without computing them; call it "
+                          "outside of what is recorded");
+}
+
+bool is_integer(const c10::Argument& result) {
+  return result.real_type()->kind() == c10::TypeKind::IntType ||
+         result.real_type()->kind() == c10::TypeKind::SymIntType;
 }
 
 // Gives the flat types of a row their places in the schema's results. Several list results are like
-// the list arguments of the same position (the fused optimizers).
-std::vector<Result> structure(const Call& call, std::vector<std::optional<TensorType>> flat) {
+// the list arguments of the same position (the fused optimizers). Integers stand among them.
+std::vector<Result> structure(const Call& call, std::vector<std::optional<TensorType>> flat,
+                              std::span<const c10::SymInt> integers = {}) {
   const auto& returns = call.op.handle.schema().returns();
   for (std::optional<TensorType>& type : flat)
     if (type) type->wrapped_number = false;
   std::vector<Result> results;
-  size_t next = 0;
+  size_t next = 0, next_integer = 0;
   for (size_t i = 0; i < returns.size(); ++i) {
     Result result;
-    if (returns[i].type()->kind() == c10::TypeKind::ListType) {
+    if (is_integer(returns[i])) {
+      SMELT_CHECK(next_integer < integers.size(), "an integer result that no row gives");
+      result.kind = Result::Kind::literal;
+      result.literal = c10::IValue(integers[next_integer++]);
+    } else if (returns[i].type()->kind() == c10::TypeKind::ListType) {
       result.kind = Result::Kind::list;
       const size_t length = returns.size() == 1 ? flat.size() : call.args[i].get<ArgList>().size();
       for (size_t k = 0; k < length; ++k) result.list.push_back(*flat.at(next++));
@@ -229,19 +238,54 @@ std::vector<Result> structure(const Call& call, std::vector<std::optional<Tensor
   return results;
 }
 
-std::optional<std::vector<Result>> ask_row(const Call& call, const SymbolsPtr& symbols) {
-  // The rows take f32 for the default float.
-  if (!call.op.row || call.op.literal_results ||
-      c10::get_default_dtype() != caffe2::TypeMeta::Make<float>())
-    return std::nullopt;
-  ShapeQuery query(call.args, call.types, *symbols);
+// Nothing: the row does not say, for the reason given if there is a row.
+std::optional<std::vector<Result>> ask_row(const Call& call, const SymbolsPtr& symbols,
+                                           std::string& reason) {
+  const std::optional<DType> default_float = default_dtype();
+  if (!call.op.row || !default_float) return std::nullopt;
+  ShapeQuery query(call.args, call.types, *symbols, *default_float);
+  std::vector<c10::SymInt> integers;
+  if (call.op.literal_results) {
+    const std::optional<Sizes> literals = literal_results(call.op.name, query);
+    if (!literals) return std::nullopt;
+    integers = to_sym_ints(*literals, symbols);
+  }
   const Decision decision = with_literals([&] { return call.op.row->shape(query); });
   if (decision) {
     count(Counter::shapes_row);
-    return structure(call, std::move(query.results));
+    return structure(call, std::move(query.results), integers);
   }
-  if (log_enabled(Log::shapes)) log(Log::shapes, call.op.name.str() + ": " + decision.reason());
+  reason = decision.reason();
+  if (log_enabled(Log::shapes)) log(Log::shapes, call.op.name.str() + ": " + reason);
   return std::nullopt;
+}
+
+// An op in place has its functional form's results.
+bool is_known(const Call& call, const KnownResults* known) {
+  if (known == nullptr || call.op.literal_results) return false;
+  const std::string& ran = known->op.schema().name();
+  return known->op == call.op.handle ||
+         (ran == call.op.handle.schema().name() + "_" && known->types.size() == 1 &&
+          call.op.handle.schema().returns().size() == 1);
+}
+
+// An op that changes its first argument and returns it.
+bool is_in_place(const Call& call) {
+  const auto& schema = call.op.handle.schema();
+  if (!call.op.is_mutable || schema.returns().size() != 1 || !call.args[0].is<Ref>()) return false;
+  const c10::AliasInfo* first = schema.arguments()[0].alias_info();
+  const c10::AliasInfo* result = schema.returns()[0].alias_info();
+  return first && result && first->isWrite() && result->isWrite();
+}
+
+// Types decide about what it gives: is_same_size().
+bool gives_literals_alone(const Call& call) {
+  const auto& returns = call.op.handle.schema().returns();
+  return !call.op.is_custom && !returns.empty() &&
+         std::ranges::all_of(returns, [](const c10::Argument& result) {
+           return result.type()->kind() != c10::TypeKind::TensorType &&
+                  result.type()->kind() != c10::TypeKind::ListType;
+         });
 }
 
 bool is_symbolic(const Call& call) {
@@ -254,20 +298,39 @@ bool is_symbolic(const Call& call) {
   return found;
 }
 
+// Set as the library is loaded, before any row is asked.
+[[maybe_unused]] const bool kFftIsKnown = (fft_by_mkl = at::hasMKL(), true);
+
 }  // namespace
 
-void run_on_stand_ins(const Call& call, const SymbolTable& symbols) {
-  c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
-  run_probe(call, symbols.hints());
-}
-
-std::vector<Result> infer_results(const Call& call, const SymbolsPtr& symbols) {
-  if (auto results = ask_row(call, symbols)) return std::move(*results);
+std::vector<Result> infer_results(const Call& call, const SymbolsPtr& symbols,
+                                  const KnownResults* known) {
+  std::string reason;
+  if (auto results = ask_row(call, symbols, reason)) return std::move(*results);
+  if (!call.op.meta && is_known(call, known)) {
+    count(Counter::shapes_seen);
+    if (is_symbolic(call)) specialise_call(call, *symbols);
+    return structure(call, known->types);
+  }
+  if (!call.op.meta && is_in_place(call))
+    return structure(call, {call.types[call.args[0].get<Ref>().id]});
+  const bool by_factory = !call.op.meta && is_plain_factory(call);
+  if (!call.op.meta && !by_factory && !has_own_meta(call) && !gives_literals_alone(call)) {
+    c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
+    if (!reason.empty() || is_lstm_layer(call))
+      if (auto results = raise_as_eager(call, symbols->hints())) {
+        if (is_symbolic(call)) specialise_call(call, *symbols);
+        return std::move(*results);
+      }
+    refuse(call, reason);
+  }
+  if (!call.op.meta && log_enabled(Log::shapes)) log(Log::shapes, "meta " + call.op.name.str());
   c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
   const std::vector<int64_t> hints = symbols->hints();
-  if (!is_symbolic(call)) return run_tier(call, hints);
-  return derive_results(call, *symbols,
-                        [&](std::span<const int64_t> values) { return run_tier(call, values); });
+  const auto rule = [&](std::span<const int64_t> values) {
+    return by_factory ? run_factory(call, values) : run_meta(call, values);
+  };
+  return is_symbolic(call) ? derive_results(call, *symbols, rule) : rule(hints);
 }
 
 }  // namespace smelt

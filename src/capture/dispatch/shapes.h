@@ -1,6 +1,8 @@
-// The result types of an op call, from its arguments alone. Three tiers: smelt's own row (keeps
-// symbols exactly), PyTorch's C++ meta kernel, and a run of the op on stand-in data. Python's meta
-// kernels are never used: they cost milliseconds and load the compiler stack that smelt replaces.
+// The result types of an op call, without computing it. Four tiers: smelt's own row (keeps symbols
+// exactly), PyTorch's C++ meta kernel, what the op gave when the program was run for real, and the
+// meta kernel that a library other than PyTorch's has registered. No kernel is ever run on contents
+// that the program does not have. PyTorch's own meta kernels in Python are not used: they cost
+// milliseconds and load the compiler stack that smelt replaces.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -35,12 +37,17 @@ struct Result {
   c10::IValue literal;
 };
 
-// Throws what eager would throw for wrong arguments, and RecordError for results that a graph can't
-// hold (sparse ones).
-std::vector<Result> infer_results(const Call& call, const SymbolsPtr& symbols);
+// The results that an op had in a real run, one type for each tensor, in their order.
+struct KnownResults {
+  c10::OperatorHandle op;
+  std::vector<std::optional<TensorType>> types;
+};
 
-// Runs the call for real on stand-in data at the symbols' hints; throws what eager throws.
-void run_on_stand_ins(const Call& call, const SymbolTable& symbols);
+// Throws what eager would throw for wrong arguments, and RecordError for results that no tier knows
+// or that a graph can't hold (sparse ones). `known`: of the op at hand or of its in-place form, or
+// nullptr.
+std::vector<Result> infer_results(const Call& call, const SymbolsPtr& symbols,
+                                  const KnownResults* known = nullptr);
 
 // The keys that must be off while smelt itself computes with plain tensors inside a recorded
 // region.

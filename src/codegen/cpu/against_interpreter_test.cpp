@@ -136,7 +136,7 @@ bool run_compiled(const Kernel& kernel, KernelData& data, const CpuOptions& opti
                   const std::vector<int64_t>& symbols, std::mt19937_64& random) {
   const Kernel* const one[] = {&kernel};
   const auto module = compile_cpu(one, options);
-  const CpuKernel& code = module->kernel(0);
+  const UnitKernel& code = module->kernel(0);
   std::vector<void*> buffers = pointers(kernel, data);
   std::vector<std::byte> memory(std::max(code.scratch_bytes, code.partial_bytes) + 64);
   auto* scratch = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) &

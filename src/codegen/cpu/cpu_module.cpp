@@ -17,12 +17,14 @@
 namespace smelt {
 namespace {
 
-// A kernel with its code. Kept so that the assembly can be shown when someone asks.
+// A kernel with its object file. The source is kept so that assembly can be shown when someone
+// asks.
 struct Compiled {
   loops::Kernel source;  // as it was planned
   CpuOptions options;
-  CpuKernel kernel;
-  std::shared_ptr<const cpu::MachineCode> code;
+  std::string object;
+  KernelImage facts;                    // without code, which would hold this
+  std::shared_ptr<const CpuCode> code;  // linked by the thread that compiled it
 };
 
 struct Key {
@@ -40,7 +42,7 @@ Key key_of(const loops::Kernel& kernel, const CpuOptions& options) {
 }
 
 // What is compiled and still held by someone.
-class Cache {
+class CompiledKernels {
  public:
   std::shared_ptr<const Compiled> find(const Key& key) {
     std::lock_guard lock(mutex_);
@@ -64,8 +66,8 @@ class Cache {
   }
 
   // Leaked: threads may compile while the process ends.
-  static Cache& process() {
-    static Cache* const cache = new Cache;
+  static CompiledKernels& process() {
+    static CompiledKernels* const cache = new CompiledKernels;
     return *cache;
   }
 
@@ -105,29 +107,34 @@ std::shared_ptr<const Compiled> compile_one(const loops::Kernel& kernel,
   llvm::Module module("kernel", context);
   set_target(module, lease.machine());
   emit(compiled->source, plan, options, module, "kernel");
-  compiled->code = cpu::generate_code(module, lease.machine());
-  const auto function = [&](const std::string& name) {
-    return reinterpret_cast<CpuFunction>(compiled->code->find(name));
-  };
-  CpuKernel& made = compiled->kernel;
-  made = {.run = function("kernel"),
-          .units = plan.units,
-          .unit_cost = plan.unit_cost,
-          .scratch_bytes = plan.scratch_bytes,
-          .ordered = kernel.ordered};
+  compiled->object = cpu::generate_object(module, lease.machine());
+  KernelImage& facts = compiled->facts;
+  facts = describe(kernel, cpu_backend());
+  facts.units = plan.units;
+  facts.unit_cost = plan.unit_cost;
+  facts.scratch_bytes = static_cast<int64_t>(plan.scratch_bytes);
   if (plan.slices > 1) {
-    made.finish = function("kernel.finish");
-    made.finish_units = plan.items.known();
-    made.partial_bytes = plan.partial_bytes;
+    facts.finish_units = plan.items.known();
+    facts.partial_bytes = static_cast<int64_t>(plan.partial_bytes);
   }
+  KernelImage image = facts;
+  image.code = std::shared_ptr<const std::string>(std::shared_ptr<void>(), &compiled->object);
+  compiled->code = load_cpu_image(image);
   return compiled;
+}
+
+KernelImage image_of(const loops::Kernel& kernel, const std::shared_ptr<const Compiled>& compiled) {
+  KernelImage image = compiled->facts;
+  image.name = kernel.name;
+  image.code = std::shared_ptr<const std::string>(compiled, &compiled->object);
+  return image;
 }
 
 class Module final : public CpuModule {
  public:
   explicit Module(std::vector<std::shared_ptr<const Compiled>> kernels)
       : kernels_(std::move(kernels)) {}
-  const CpuKernel& kernel(size_t i) const override { return kernels_[i]->kernel; }
+  const UnitKernel& kernel(size_t i) const override { return kernels_[i]->code->kernel(); }
 
   std::string assembly() const override {
     std::string text;
@@ -172,17 +179,15 @@ void run_all(size_t count, const Job& job) {
   if (error) std::rethrow_exception(error);
 }
 
-}  // namespace
-
-std::shared_ptr<const CpuModule> compile_cpu(std::span<const loops::Kernel* const> kernels,
-                                             const CpuOptions& options) {
+std::vector<std::shared_ptr<const Compiled>> compile_all(
+    std::span<const loops::Kernel* const> kernels, const CpuOptions& options) {
   std::vector<std::shared_ptr<const Compiled>> compiled(kernels.size());
   std::vector<Key> keys;
   std::vector<size_t> missing;                  // the first of each that is not there yet
   std::vector<std::pair<size_t, size_t>> same;  // a later one, and the first
   for (size_t i = 0; i < kernels.size(); ++i) {
     keys.push_back(key_of(*kernels[i], options));
-    compiled[i] = Cache::process().find(keys[i]);
+    compiled[i] = CompiledKernels::process().find(keys[i]);
     if (compiled[i]) continue;
     const auto first = std::find_if(missing.begin(), missing.end(), [&](size_t j) {
       return keys[j].hash == keys[i].hash && keys[j].text == keys[i].text;
@@ -194,9 +199,24 @@ std::shared_ptr<const CpuModule> compile_cpu(std::span<const loops::Kernel* cons
   }
   run_all(missing.size(),
           [&](size_t i) { compiled[missing[i]] = compile_one(*kernels[missing[i]], options); });
-  for (size_t i : missing) Cache::process().add(keys[i], compiled[i]);
+  for (size_t i : missing) CompiledKernels::process().add(keys[i], compiled[i]);
   for (const auto& [later, first] : same) compiled[later] = compiled[first];
-  return std::make_shared<Module>(std::move(compiled));
+  return compiled;
+}
+
+}  // namespace
+
+std::vector<KernelImage> make_cpu_images(std::span<const loops::Kernel* const> kernels,
+                                         const CpuOptions& options) {
+  const auto compiled = compile_all(kernels, options);
+  std::vector<KernelImage> images;
+  for (size_t i = 0; i < kernels.size(); ++i) images.push_back(image_of(*kernels[i], compiled[i]));
+  return images;
+}
+
+std::shared_ptr<const CpuModule> compile_cpu(std::span<const loops::Kernel* const> kernels,
+                                             const CpuOptions& options) {
+  return std::make_shared<Module>(compile_all(kernels, options));
 }
 
 Decision can_compile_cpu(const loops::Kernel& kernel) {

@@ -505,7 +505,7 @@ TEST(CpuModule, EqualKernelsAreCompiledOnce) {
     d.kernel.name = name;
     const int32_t a = d.input(DType::f32, 100), out = d.output(DType::f32, 100);
     d.stage(false);
-    d.store(out, i(0), d.load(a, i(0)) + 1);
+    d.store(out, i(0), d.load(a, i(0)) * 3 + 1);
     return d.kernel;
   };
   const Kernel one = make("one"), two = make("two");

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -37,6 +39,21 @@ int64_t cache_bytes() {
   return last_level > 0 ? std::min(last_level, cores * share) : share;
 }
 
+// SMELT_CPU_TARGET=avx2: as if the processor had no more than that. "none" is taken likewise: no
+// kernels. Anything else is the processor's best.
+std::string_view wanted_target() {
+  const char* wanted = std::getenv("SMELT_CPU_TARGET");
+  return wanted ? wanted : "";
+}
+
+// What LLVM must not use for AVX2, whatever it thinks is fast on this processor.
+constexpr std::string_view kBeyondAvx2[] = {"avx512", "avx10", "evex512", "amx"};
+
+bool is_beyond_avx2(std::string_view feature) {
+  return std::ranges::any_of(kBeyondAvx2,
+                             [&](std::string_view prefix) { return feature.starts_with(prefix); });
+}
+
 HostTarget look_at_host() {
   leave_out_passes();
   llvm::InitializeNativeTarget();
@@ -45,7 +62,12 @@ HostTarget look_at_host() {
   host.cache_bytes = cache_bytes();
   host.triple = llvm::sys::getProcessTriple();
   host.cpu = llvm::sys::getHostCPUName().str();
-  const llvm::StringMap<bool> has = llvm::sys::getHostCPUFeatures();
+  llvm::StringMap<bool> has = llvm::sys::getHostCPUFeatures();
+  const std::string_view wanted = wanted_target();
+  if (wanted == "avx2" || wanted == "none")
+    for (auto& feature : has)
+      if (is_beyond_avx2(feature.first())) feature.second = false;
+  if (wanted == "none") has["avx2"] = false;
   for (const auto& feature : has) {
     if (!host.features.empty()) host.features += ',';
     host.features += (feature.second ? "+" : "-") + feature.first().str();

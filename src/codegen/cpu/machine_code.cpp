@@ -113,7 +113,7 @@ class LinkedCode final : public MachineCode {
 
 }  // namespace
 
-std::unique_ptr<MachineCode> generate_code(llvm::Module& module, llvm::TargetMachine& machine) {
+std::string generate_object(llvm::Module& module, llvm::TargetMachine& machine) {
   simplify_ir(module);
   llvm::SmallVector<char, 0> object;
   {
@@ -123,7 +123,11 @@ std::unique_ptr<MachineCode> generate_code(llvm::Module& module, llvm::TargetMac
     SMELT_CHECK(!machine.addPassesToEmitMC(passes, context, out), "no object emission");
     passes.run(module);
   }
-  return std::make_unique<LinkedCode>(llvm::StringRef(object.data(), object.size()));
+  return {object.begin(), object.end()};
+}
+
+std::unique_ptr<MachineCode> link_object(const std::string& object) {
+  return std::make_unique<LinkedCode>(object);
 }
 
 std::string generate_assembly(llvm::Module& module, llvm::TargetMachine& machine) {

@@ -19,8 +19,11 @@ class MachineCode {
   virtual size_t bytes() const = 0;
 };
 
-// The module is used up: its instructions are changed on the way.
-std::unique_ptr<MachineCode> generate_code(llvm::Module& module, llvm::TargetMachine& machine);
+// An object file. The module is used up: its instructions are changed on the way.
+std::string generate_object(llvm::Module& module, llvm::TargetMachine& machine);
+// An object file made ready to run. An InternalError where it is none.
+std::unique_ptr<MachineCode> link_object(const std::string& object);
+// As text, for people; the module is used up.
 std::string generate_assembly(llvm::Module& module, llvm::TargetMachine& machine);
 
 }  // namespace smelt::cpu

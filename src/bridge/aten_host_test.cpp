@@ -1,4 +1,4 @@
-#include "bridge/launch.h"
+#include "bridge/aten_host.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -10,6 +10,8 @@
 #include <set>
 #include <thread>
 #include <vector>
+
+#include "runtime/share_units.h"
 
 namespace smelt {
 namespace {
@@ -36,8 +38,8 @@ bool notes_units(void* const*, const int64_t*, const uint64_t*, int64_t begin, i
   return begin != 0;
 }
 
-KernelCode code(int64_t units, int64_t cost) {
-  KernelCode kernel;
+UnitKernel code(int64_t units, int64_t cost) {
+  UnitKernel kernel;
   kernel.run = notes_units;
   kernel.units = units;
   kernel.unit_cost = cost;
@@ -46,53 +48,58 @@ KernelCode code(int64_t units, int64_t cost) {
   return kernel;
 }
 
+bool launch(const UnitKernel& kernel) {
+  const UnitLaunch one{.kernel = &kernel};
+  return share_units({&one, 1}, {}, aten_host());
+}
+
 bool each_once() {
   return std::ranges::all_of(seen.runs, [](int runs) { return runs == 1; });
 }
 
-TEST(Launch, SharesLargeWorkBetweenThreads) {
+TEST(AtenHost, SharesLargeWorkBetweenThreads) {
   const int before = at::get_num_threads();
   at::set_num_threads(2);
   seen.expected_threads = 2;
-  EXPECT_FALSE(launch(code(1001, 100'000), {}, {})) << "one part reports failure";
+  EXPECT_FALSE(launch(code(1001, 100'000))) << "one part reports failure";
   seen.expected_threads = 1;
   EXPECT_TRUE(each_once());
   EXPECT_EQ(seen.threads.size(), 2);
   at::set_num_threads(1);
-  EXPECT_FALSE(launch(code(1001, 100'000), {}, {}));
+  EXPECT_FALSE(launch(code(1001, 100'000)));
   EXPECT_TRUE(each_once());
   EXPECT_EQ(seen.threads.size(), 1);
   at::set_num_threads(before);
 }
 
-TEST(Launch, KeepsSmallAndOrderedWorkOnItsThread) {
+TEST(AtenHost, KeepsSmallAndOrderedWorkOnItsThread) {
   const int before = at::get_num_threads();
   at::set_num_threads(2);
-  EXPECT_FALSE(launch(code(10, 10), {}, {}));
+  EXPECT_FALSE(launch(code(10, 10)));
   EXPECT_TRUE(each_once());
   EXPECT_EQ(seen.threads, std::set{std::this_thread::get_id()});
-  KernelCode ordered = code(1001, 100'000);
+  UnitKernel ordered = code(1001, 100'000);
   ordered.ordered = true;
-  EXPECT_FALSE(launch(ordered, {}, {}));
+  EXPECT_FALSE(launch(ordered));
   EXPECT_EQ(seen.threads, std::set{std::this_thread::get_id()});
-  EXPECT_TRUE(launch(code(0, 10), {}, {}));
+  EXPECT_TRUE(launch(code(0, 10)));
   at::set_num_threads(before);
 }
 
-TEST(Launch, SharesSeveralKernelsBetweenThreads) {
+TEST(AtenHost, SharesSeveralKernelsBetweenThreads) {
   const int before = at::get_num_threads();
   for (const int threads : {1, 2}) {
     at::set_num_threads(threads);
-    std::vector<KernelCode> kernels;
+    std::vector<UnitKernel> kernels;
     for (int i = 0; i < 40; ++i) kernels.push_back(code(25, 1000 * (1 + i % 7)));
     kernels.push_back(code(0, 10));
     kernels.push_back(code(25, 1000));
     kernels.back().ordered = true;
-    std::vector<Launch> launches;
-    for (const KernelCode& kernel : kernels) launches.push_back({.kernel = &kernel});
+    std::vector<UnitLaunch> launches;
+    for (const UnitKernel& kernel : kernels) launches.push_back({.kernel = &kernel});
     seen.runs.assign(25, 0);
     seen.expected_threads = threads;
-    EXPECT_FALSE(launch_all(launches, {})) << "first units report failure";
+    EXPECT_FALSE(share_units(launches, {}, aten_host())) << "first units report failure";
     seen.expected_threads = 1;
     EXPECT_TRUE(std::ranges::all_of(seen.runs, [](int runs) { return runs == 41; }));
     EXPECT_EQ(seen.threads.size(), threads);
@@ -115,19 +122,19 @@ bool is_good(void* const* buffers, const int64_t*, const uint64_t*, int64_t begi
   return true;
 }
 
-TEST(Launch, FinishesOnceWhenAllUnitsAreDone) {
+TEST(AtenHost, FinishesOnceWhenAllUnitsAreDone) {
   const int before = at::get_num_threads();
   at::set_num_threads(2);
-  KernelCode kernel = code(101, 100'000);
+  UnitKernel kernel = code(101, 100'000);
   kernel.run = is_good;
   kernel.finish = notes_finish;
   kernel.finish_units = 3;
   kernel.partial_bytes = 100;
-  EXPECT_TRUE(launch(kernel, {}, {}));
+  EXPECT_TRUE(launch(kernel));
   EXPECT_EQ(finished.size(), 3);
   kernel.run = notes_units;
   seen.runs.assign(101, 0);
-  EXPECT_FALSE(launch(kernel, {}, {}));
+  EXPECT_FALSE(launch(kernel));
   EXPECT_EQ(finished.size(), 3) << "nothing to finish after a failure";
   at::set_num_threads(before);
 }

@@ -1,0 +1,6 @@
+"""python -m smelt: the command line."""
+import sys
+
+from .instruments.command import main
+
+sys.exit(main())

@@ -1,0 +1,30 @@
+"""Whether this is the Python and the PyTorch that smelt was built for: asked before its library is loaded, which would
+fail with the name of a missing symbol."""
+import importlib.machinery
+import sys
+
+from . import _built_for
+
+AGAIN = 'pip install --force-reinstall --no-deps --no-binary smelt smelt (in a source tree: ./dev)'
+
+
+def check():
+    """Raises an ImportError that says what smelt was built for, what is here, and what to do."""
+    if _built_for.EXTENSION_SUFFIX not in importlib.machinery.EXTENSION_SUFFIXES:
+        raise ImportError(f'smelt was built for Python {_built_for.PYTHON} ({_built_for.EXTENSION_SUFFIX}) and this is '
+                          f'Python {_version(sys.version_info)} ({importlib.machinery.EXTENSION_SUFFIXES[0]}); '
+                          f'build it for this one: {AGAIN}')
+    try:
+        import torch
+    except ModuleNotFoundError as missing:
+        if missing.name != 'torch':
+            raise
+        raise ImportError(f'smelt needs PyTorch {_built_for.TORCH}, and this Python has none; install it: '
+                          f'pip install torch=={_built_for.TORCH}') from None
+    if torch.__version__.split('+')[0] != _built_for.TORCH.split('+')[0]:
+        raise ImportError(f'smelt was built for PyTorch {_built_for.TORCH} and this is {torch.__version__}; build it '
+                          f'for this one: {AGAIN}')
+
+
+def _version(numbers):
+    return f'{numbers[0]}.{numbers[1]}'

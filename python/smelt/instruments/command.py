@@ -1,0 +1,86 @@
+"""The command line: smelt bench, explain, verify, doctor.
+
+Exit codes: 0, all is well; 1, a regression or a mismatch was found; 2, the command could not be carried out, and one
+line on stderr says why (--debug shows the traceback).
+"""
+import argparse
+import sys
+import warnings
+
+from .problems import Problem
+
+_COMMANDS = {'bench': 'bench_command', 'explain': 'explain_command', 'verify': 'verify_command',
+             'doctor': 'doctor_command'}
+
+
+def main(argv=None):
+    """Runs a command; gives the exit code."""
+    parser = argparse.ArgumentParser(prog='smelt', description='Measure, look into, check and operate what smelt '
+                                     'compiles.', epilog='smelt COMMAND --help has examples of each.')
+    parser.add_argument('--version', action='store_true', help='the version of smelt and what it was built for')
+    parts = parser.add_subparsers(metavar='COMMAND', dest='command')
+    for name, module in _COMMANDS.items():
+        _module(module).add_to(parts, name)
+    arguments = parser.parse_args(argv)
+    if arguments.version:
+        return _print_version()
+    if arguments.command is None:
+        parser.print_help()
+        return 2
+    if not arguments.debug:
+        warnings.filterwarnings('ignore', module='torch')
+    try:
+        return _module(_COMMANDS[arguments.command]).run(arguments) or 0
+    except Problem as problem:
+        if arguments.debug:
+            raise
+        print(f'smelt: {problem}', file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print('smelt: interrupted', file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone, as head does
+        return 0
+
+
+def _module(name):
+    import importlib
+    return importlib.import_module(f'.{name}', __package__)
+
+
+def _print_version():
+    import smelt
+    from smelt import _built_for
+    print(f'smelt {smelt.__version__}, built for PyTorch {_built_for.TORCH} and Python {_built_for.PYTHON}')
+    return 0
+
+
+def add_command(parts, name, help, examples):
+    """The parser of a command, with what all of them take."""
+    parser = parts.add_parser(name, help=help, description=help[0].upper() + help[1:] + '.',
+                              epilog='examples:\n' + examples, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--json', action='store_true', help='the result as JSON on stdout')
+    parser.add_argument('--debug', action='store_true', help='a traceback where a line would say what went wrong')
+    return parser
+
+
+def add_target(parser):
+    parser.add_argument('target', metavar='TARGET',
+                        help='file.py:make_model or package.module:make_model, a function that returns '
+                        '(model, inputs); with --inputs, the model or function itself')
+    parser.add_argument('--inputs', metavar='EXPRESSION',
+                        help='TARGET is the model or function itself, called with this: "torch.randn(8, 16)"')
+    parser.add_argument('--device', help='passed to make_model(device=...)')
+    parser.add_argument('--threads', type=int, help="of PyTorch's (default: its own choice)")
+
+
+def load_target(arguments):
+    import torch
+
+    from .target import Target
+    if arguments.threads is not None:
+        if arguments.threads < 1:
+            raise Problem('--threads is at least 1')
+        torch.set_num_threads(arguments.threads)
+    return Target(arguments.target, arguments.inputs)

@@ -1,0 +1,229 @@
+"""After a mismatch: which part of smelt it comes from, and which ops show it.
+
+First the call is verified with parts of the compiler left out: the captured ops one by one, the kernels interpreted, each
+pass, fusion, contracted arithmetic. Then the ops of the call are written down with what they were given, and compiled
+alone: the shortest start of them whose last result is off, and of that the shortest end. What remains becomes a script.
+"""
+import base64
+import dataclasses
+import io
+import os
+import tempfile
+import zlib
+
+import torch
+
+from .. import _compile, _native, _tree
+from .difference import compare
+from .op_list import OpList
+from .verify import compiled_outcome, differences, gradients, outcome, with_options
+
+_LARGEST_IN_SCRIPT = 1 << 20  # bytes of tensors, compressed
+
+
+@dataclasses.dataclass
+class Culprit:
+    """What was found: a part of the compiler, the segment and the ops, and the script that shows it."""
+
+    part: str
+    ops: list
+    segment: str
+    script: str
+    tried: list
+
+    def __str__(self):
+        lines = [f'part: {self.part}']
+        if self.segment:
+            lines.append(f'segment: {self.segment}')
+        if self.ops:
+            lines.append(f'ops: {", ".join(self.ops)}')
+        if self.script:
+            lines.append(f'a script that shows it: {self.script}')
+        return '\n'.join(lines)
+
+
+def narrow(original, args, kwargs, settings, state, eager, reference, script, told):
+    """The Culprit of a call that is off."""
+    tried = []
+
+    def is_off(changed, text):
+        told(f'without: {text}')
+        try:
+            found, _ = compiled_outcome(original, args, kwargs, changed, state)
+        except Exception as error:
+            tried.append(f'{text}: raises {type(error).__name__}')
+            return True
+        off = not all(row.ok for rows in differences(found, eager, reference) for row in rows)
+        tried.append(f'{text}: {"off" if off else "ok"}')
+        return off
+    part = find_part(settings, is_off)
+    told('ops')
+    stretch = find_ops(original, args, kwargs, settings, state)
+    segment = _segment(original, args, kwargs, settings, state, stretch)
+    path = ''
+    if stretch is not None:
+        path = write_script(stretch, settings, script)
+    return Culprit(part, [] if stretch is None else str(stretch).split(', '), segment, path, tried)
+
+
+def find_part(settings, is_off):
+    """Which part of the compiler has to be left out for the result to be right."""
+    if not isinstance(settings.backend, str) or settings.backend not in ('native', 'interpret', 'eager'):
+        return f'the back end {getattr(settings.backend, "__qualname__", settings.backend)}, which is not smelt\'s own'
+    if is_off(dataclasses.replace(settings, backend='eager'), "backend='eager'"):
+        return "the capture: the ops that it found, one by one, give another result (backend='eager')"
+    for name in _native.pass_names():
+        if not is_off(with_options(settings, disabled_passes=name), f'pass {name}'):
+            return f'the pass {name}: right without it (options={{"disabled_passes": "{name}"}})'
+    if not is_off(with_options(settings, numerics='eager'), "numerics='eager'"):
+        return 'contracted arithmetic: right with options={"numerics": "eager"}'
+    if settings.backend == 'native' and not is_off(dataclasses.replace(settings, backend='interpret'),
+                                                   "backend='interpret'"):
+        return 'machine code: the same kernels are right when they are interpreted (backend="interpret")'
+    for fusion in ('pointwise', 'none'):
+        if not is_off(with_options(settings, fusion=fusion), f'fusion={fusion!r}'):
+            return f'fusion: right with options={{"fusion": "{fusion}"}}'
+    return 'the kernel of a single op'
+
+
+def find_ops(original, args, kwargs, settings, state):
+    """The shortest stretch of ops that is off by itself; None if there is none."""
+    state.restore()
+    ops = OpList()
+    try:
+        with ops:
+            result = original(*args, **kwargs)
+        tensors = []
+        _tree.flatten(result, tensors)
+        with ops:
+            gradients(tensors, state)
+    finally:
+        state.restore()
+    single = _first_single(ops, settings)
+    if single is not None:
+        return ops.stretch(single, single)
+    last = _first_end(ops, settings)
+    if last is None:
+        return None
+    first = last - _bisect(0, last, lambda length: _is_off(ops, last - length, last, settings))
+    return ops.stretch(first, last)
+
+
+def _first_single(ops, settings):
+    """The first op that is off all by itself; each kind of op is tried once."""
+    seen = set()
+    for number, (op, *_) in enumerate(ops.ops):
+        if op in seen:
+            continue
+        seen.add(op)
+        if _is_off(ops, number, number, settings):
+            return number
+    return None
+
+
+def _first_end(ops, settings):
+    """The first op whose results are off when all before it are compiled with it."""
+    end = len(ops.ops) - 1
+    if end >= 0 and _is_off(ops, 0, end, settings):
+        return _bisect(0, end, lambda last: _is_off(ops, 0, last, settings))
+    return next((last for last in range(end) if _is_off(ops, 0, last, settings)), None)
+
+
+def _bisect(low, high, holds):
+    """The least number from low to high for which it holds; it holds for high."""
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _is_off(ops, first, last, settings):
+    """Whether the last op's results differ between eager and compiled."""
+    stretch = ops.stretch(first, last)
+    if not stretch.tensors or stretch.ops[-1][0] is torch.ops.aten.detach.default:
+        return False
+    try:
+        function = stretch.function()
+        expected = function(*_copies(stretch.tensors))
+        compiled = _compile.compile_with(function, settings)
+        for _ in range(2):
+            found = compiled(*_copies(stretch.tensors))
+    except Exception:
+        return False
+    return not all(compare('', one, other).ok for one, other in zip(found, expected))
+
+
+def _copies(tensors):
+    return [tensor.clone() for tensor in tensors]
+
+
+def _segment(original, args, kwargs, settings, state, stretch):
+    """The segment whose graph has the last op."""
+    if stretch is None:
+        return ''
+    compiled = _compile.compile_with(original, settings)
+    outcome(compiled, args, kwargs, state)
+    native = _compile.native_of(compiled)
+    name = stretch.ops[-1][0]._schema.name
+    for row in native._segments() if native is not None else ():
+        if name in row['graph']:
+            return f'{row["function"]}, {row["file"]}:{row["line"]}'
+    return ''
+
+
+# -- the script
+
+
+def write_script(stretch, settings, path=None):
+    """A Python file that computes the ops in eager and compiled, and says how far they are apart; its path."""
+    if path is None:
+        path = os.path.join(tempfile.mkdtemp(prefix='smelt-'), 'mismatch.py')
+    keywords = {key: value for key, value in settings.keywords().items() if value}
+    backend = keywords.get('backend')
+    note = ''
+    if not isinstance(backend, str) or backend not in ('native', 'eager', 'interpret'):
+        note = f'# The back end {backend!r} has to be registered before.\n'
+    packed = _packed(stretch.tensors)
+    if len(packed) > _LARGEST_IN_SCRIPT:
+        data = os.path.splitext(path)[0] + '.pt'
+        torch.save(stretch.tensors, data)
+        load = f'tensors = torch.load(os.path.join(os.path.dirname(__file__), {os.path.basename(data)!r}))'
+    else:
+        lines = '\n'.join(f"    '{packed[i:i + 100]}'" for i in range(0, len(packed), 100))
+        load = f'tensors = torch.load(io.BytesIO(zlib.decompress(base64.b64decode(\n{lines}\n))))'
+    with open(path, 'w') as file:
+        file.write(f'''"""Computes some ops in eager and compiled by smelt, and compares. Exit code 1: they differ."""
+import base64
+import io
+import os
+import sys
+import zlib
+
+import torch
+
+import smelt
+
+{load}
+
+
+{stretch.code()}
+
+{note}compiled = smelt.compile(ops, **{keywords!r})
+expected = ops(*[tensor.clone() for tensor in tensors])
+for _ in range(2):
+    found = compiled(*[tensor.clone() for tensor in tensors])
+off = max(float((a.double() - b.double()).abs().max()) for a, b in zip(found, expected))
+scale = max(float(b.double().abs().nan_to_num(0, 0, 0).max()) for b in expected)
+print(f'largest difference {{off:.3e}}, largest element {{scale:.3e}}')
+sys.exit(not all(torch.allclose(a, b, rtol=1e-3, atol=1e-5 * scale, equal_nan=True) for a, b in zip(found, expected)))
+''')
+    return path
+
+
+def _packed(tensors):
+    buffer = io.BytesIO()
+    torch.save(tensors, buffer)
+    return base64.b64encode(zlib.compress(buffer.getvalue())).decode()

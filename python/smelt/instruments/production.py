@@ -1,0 +1,65 @@
+"""options={'verify_every': n}: one call in n is checked against eager, and a function that is off goes back to eager."""
+import warnings
+
+from .. import _tree
+from .difference import compare
+from .state import State, copy_of, is_plain
+
+
+def check(compiled, args, kwargs):
+    """In the place of a call of a CompiledFunction: the result of the call, eager's if the two differ.
+
+    The function is called twice from one start: what it changes in tensors, modules, optimizers, lists and dicts that
+    it can reach is put back in between. What it prints or writes elsewhere happens twice.
+    """
+    every = compiled._settings.options['verify_every']
+    compiled._watch(None, 0)
+    bound = compiled._bound
+    try:
+        state = State(compiled._function, args, kwargs)
+        expected_result = compiled._function(*args, **kwargs)
+        expected, changed = _kept(expected_result), state.changed()
+        state.restore()
+        result = compiled(*(args if bound is None else args[1:]), **kwargs)
+        off = _first_off(_kept(result), expected) or _first_off_state(state.changed(), changed)
+        if off is None:
+            compiled._watch(check, every)
+            return result
+        state.restore()
+        _roll_back(compiled, off)
+        return compiled._function(*args, **kwargs)
+    except BaseException:
+        compiled._watch(check, every)
+        raise
+
+
+def _kept(result):
+    tensors = []
+    _tree.flatten(result, tensors)
+    return [copy_of(tensor) if is_plain(tensor) else tensor.detach() for tensor in tensors]
+
+
+def _first_off(found, expected):
+    for number, (one, other) in enumerate(zip(found, expected)):
+        difference = compare(f'output {number}', one, other)
+        if not difference.ok:
+            return difference
+    return None
+
+
+def _first_off_state(found, expected):
+    for name in expected:
+        if name in found:
+            difference = compare(name, found[name], expected[name])
+            if not difference.ok:
+                return difference
+    return None
+
+
+def _roll_back(compiled, difference):
+    compiled._set_stance('eager')
+    code = compiled._function.__code__
+    warnings.warn(f'smelt: {compiled._function.__qualname__} ({code.co_filename}:{code.co_firstlineno}) gave another result '
+                  f'than eager: {difference.name} is off by {difference.max_abs:.3g} ({difference.max_ulp:.0f} units in the '
+                  'last place). It is left to Python from now on; smelt.verify says what is wrong, and '
+                  'smelt.stance("default", fn) switches it on again.', RuntimeWarning, stacklevel=3)

@@ -1,0 +1,62 @@
+"""Tables and progress. rich draws them where it is installed; without it there are plain tables and no progress."""
+import contextlib
+import sys
+
+try:
+    import rich
+    import rich.console
+    import rich.progress
+    import rich.table
+except ImportError:
+    rich = None
+
+
+def table(columns, rows, title=''):
+    """Prints rows of texts; the first column is left-aligned, the others right-aligned."""
+    rows = [[str(cell) for cell in row] for row in rows]
+    if rich is None or not sys.stdout.isatty():
+        return print(plain_table(columns, rows, title))
+    drawn = rich.table.Table(title=title or None, title_justify='left')
+    for number, column in enumerate(columns):
+        drawn.add_column(column, justify='right' if number else 'left', no_wrap=True)
+    for row in rows:
+        drawn.add_row(*row)
+    rich.console.Console().print(drawn, markup=False)
+
+
+def plain_table(columns, rows, title=''):
+    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
+
+    def line(cells):
+        return '  '.join(cell.rjust(width) if i else cell.ljust(width)
+                         for i, (cell, width) in enumerate(zip(cells, widths))).rstrip()
+    return '\n'.join([*([title] if title else []), line(columns), *map(line, rows)])
+
+
+@contextlib.contextmanager
+def progress(text, total=None):
+    """Gives a function that is called as work goes on: advance(done, text). Nothing is shown where stderr is no
+    terminal."""
+    if rich is None or not sys.stderr.isatty():
+        yield lambda done=None, text=None: None
+        return
+    console = rich.console.Console(stderr=True)
+    with rich.progress.Progress(console=console, transient=True) as bar:
+        task = bar.add_task(text, total=total)
+        yield lambda done=None, text=None: bar.update(task, completed=done,
+                                                      **({} if text is None else {'description': text}))
+
+
+def seconds(value):
+    """A time in the unit that reads best."""
+    for unit, scale in (('s', 1), ('ms', 1e-3), ('us', 1e-6)):
+        if value >= scale:
+            return f'{value / scale:.3g} {unit}' if value / scale < 1000 else f'{value / scale:.0f} {unit}'
+    return f'{value * 1e9:.3g} ns'
+
+
+def bytes_(value):
+    for unit, scale in (('GiB', 1 << 30), ('MiB', 1 << 20), ('KiB', 1 << 10)):
+        if value >= scale:
+            return f'{value / scale:.3g} {unit}' if value / scale < 1000 else f'{value / scale:.0f} {unit}'
+    return f'{value} B'

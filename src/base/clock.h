@@ -1,0 +1,15 @@
+// The clock that decisions are made by. Tests set one of their own, so that nothing depends on how
+// fast the machine is just now.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace smelt {
+
+// Nanoseconds since some moment.
+int64_t now_ns();
+// Empty: the machine's. Not while other threads ask.
+void set_clock(std::function<int64_t()> clock);
+
+}  // namespace smelt

@@ -1,0 +1,93 @@
+#include "codegen/cuda/cuda_backend.h"
+
+#include <algorithm>
+
+#include "codegen/cuda/cuda_code.h"
+#include "codegen/cuda/cuda_kernel.h"
+#include "codegen/cuda/driver.h"
+#include "codegen/cuda/plan.h"
+
+namespace smelt::cuda {
+namespace {
+
+// Rows of several passes stay in the registers of a block; updates have a thread for each column.
+constexpr FusionLimits kLimits{.longest_row = 32 * 1024,
+                               .few_rows = 64,
+                               .small_work = 1024,
+                               .update_parts = 4096,
+                               .update_part_width = 1};
+
+// One thread may walk so many inner points that must keep their order.
+constexpr int64_t kSerialPoints = 2048;
+constexpr int64_t kManyThreads = 16 * 1024;  // beside which it does not stand out
+
+class CudaBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "cuda"; }
+  std::string target() const override { return current_architecture(); }
+  Decision is_available() const override {
+    const Decision driver = has_driver();
+    return driver ? has_nvrtc() : driver;
+  }
+  bool is_native() const override { return true; }
+  bool serves(const Device& device) const override { return device.is_cuda(); }
+  bool runs_on_host() const override { return false; }
+
+  const FusionLimits& limits() const override { return kLimits; }
+
+  Decision can_compile(const loops::Kernel& kernel) const override {
+    const auto refused = [](DType dtype) { return !loops::is_supported(dtype); };
+    for (const loops::Buffer& buffer : kernel.buffers)
+      if (refused(buffer.dtype))
+        return Decision::forbid(std::string(name_of(buffer.dtype)) + " is not supported");
+    for (const loops::Inst& inst : kernel.insts)
+      if (refused(inst.dtype))
+        return Decision::forbid(std::string(name_of(inst.dtype)) + " is not supported");
+    if (kernel.ordered) return Decision::forbid("its points must run one after the other");
+    if (!kernel.inner.empty() && needs_order(kernel)) {
+      const auto points = product(kernel.inner).as_known();
+      const bool many = product(kernel.outer).as_known().value_or(0) >= kManyThreads;
+      if (!points || *points > kSerialPoints * (many ? 16 : 1))
+        return Decision::forbid("many of its points must run one after the other");
+    }
+    return Decision::allow();
+  }
+
+  std::vector<KernelImage> compile(std::span<const loops::Kernel* const> kernels,
+                                   const KernelOptions& options) const override {
+    const std::string architecture = target();
+    const auto codes = compile_kernels(kernels, options.contract, architecture);
+    std::vector<KernelImage> images;
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      KernelImage image = describe(*kernels[i], *this);
+      image.target = architecture;
+      image.code = codes[i];
+      images.push_back(std::move(image));
+    }
+    return images;
+  }
+
+  std::vector<std::shared_ptr<const LoadedKernel>> load(
+      std::span<const KernelImage> images) const override {
+    std::vector<std::shared_ptr<const LoadedKernel>> loaded;
+    for (const KernelImage& image : images)
+      loaded.push_back(std::make_shared<const CudaKernel>(image));
+    return loaded;
+  }
+
+  bool launch(std::span<const Launch> launches, std::span<const int64_t> symbols,
+              Host& host) const override {
+    for (const Launch& launch : launches)
+      static_cast<const CudaKernel*>(launch.kernel)->launch(launch, symbols, host);
+    return true;
+  }
+};
+
+const CudaBackend backend;
+const BackendRegistration registration(backend);
+
+}  // namespace
+
+const Backend& cuda_backend() { return backend; }
+
+}  // namespace smelt::cuda

@@ -1,0 +1,116 @@
+"""A program's own modules may have the names of libraries. What is known of a library is known of its code, not of its name."""
+import importlib.util
+import sys
+import textwrap
+
+import pytest
+import torch
+
+import smelt
+
+NAMES = ['random', 'copy', 'numpy', 'enum', 'inspect', 'logging', 'contextlib', 'importlib', 'typing', 'weakref', 'warnings',
+         'threading', 'torch', 'torch.nn.modules.mine', 'torch._dynamo.decorators', 'torch._functorch.mine', 'torch._compile',
+         'torch.utils.checkpoint', 'torch.autograd', 'smelt._compile']
+
+CODE = '''
+import torch
+
+log = []
+scale = 2.0
+
+
+def deepcopy(x):
+    log.append('deepcopy')
+    return x * scale
+
+
+copy = checkpoint = signature = graph_break = is_compiling = deepcopy
+
+
+class Key:
+    def __init__(self, value):
+        self.value = value
+
+    def __lt__(self, other):
+        log.append('lt')
+        return self.value * scale < other.value
+
+    def __index__(self):
+        log.append('index')
+        return int(scale)
+
+    def __hash__(self):
+        log.append('hash')
+        return 1
+
+    def __eq__(self, other):
+        log.append('eq')
+        return True
+
+
+def sorts(x):
+    first = sorted([Key(2), Key(1)])[0]
+    return x + first.value
+
+
+def indexes(x):
+    return x * [10, 20, 30, 40][Key(1)]
+
+
+def looks_up(x):
+    return x * {Key(1): 5}[Key(2)]
+'''
+
+
+@pytest.fixture(params=NAMES)
+def module(request, tmp_path):
+    file = tmp_path / 'module.py'
+    file.write_text(textwrap.dedent(CODE))
+    spec = importlib.util.spec_from_file_location(request.param, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def compare(module, function, x):
+    """Three calls, and what is read is another thing in the third."""
+    compiled = smelt.compile(lambda x: function(x) + 1)
+    for scale in (2.0, 2.0, 3.0):
+        module.scale = scale
+        seen = []
+        for call in (lambda x: function(x) + 1, compiled):
+            del module.log[:]
+            seen.append((call(x), list(module.log)))
+        (expected, logged), (found, found_logged) = seen
+        torch.testing.assert_close(found, expected)
+        assert found_logged == logged
+
+
+@pytest.mark.parametrize('name', ['deepcopy', 'copy', 'checkpoint', 'signature', 'graph_break', 'is_compiling'])
+def test_functions_are_followed(module, name):
+    function = getattr(module, name)
+    compare(module, function, torch.arange(3.0))
+    smelt.reset()
+    report = smelt.explain(lambda x: function(x) + 1)(torch.arange(3.0))
+    assert not report.breaks, report
+
+
+@pytest.mark.parametrize('name', ['sorts', 'indexes', 'looks_up'])
+def test_code_that_c_calls_is_seen(module, name):
+    compare(module, getattr(module, name), torch.arange(3.0))
+
+
+def test_libraries_are_known_still():
+    """The same functions of the libraries themselves."""
+    import copy
+    import random
+
+    def function(x):
+        options = copy.deepcopy({'scale': [2.0]})
+        return x * options['scale'][0] + random.Random(1).random()
+
+    x = torch.arange(3.0)
+    compiled = smelt.compile(function)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), function(x))
+    assert 'random' in sys.modules and not smelt.explain(function)(x).breaks

@@ -1,0 +1,111 @@
+"""Iterators, and generators that have not begun, are made anew by each call that returns one."""
+
+import pytest
+import torch
+
+import smelt
+
+
+def of_list(x):
+    return iter([x + 1, x * 2])
+
+
+def begun(x):
+    found = iter([x, x + 1, x * 2])
+    next(found)
+    return found
+
+
+def zipped(x):
+    return zip([x.sin(), x.cos()], (1, 2))
+
+
+def mapped(x):
+    y = x * 2
+    return map(lambda part: part + y, [x, y])
+
+
+def numbered(x):
+    return enumerate((x, x * 3), 5)
+
+
+def reversed_list(x):
+    return reversed([x, x + 1])
+
+
+def of_dict(x):
+    return iter({'a': x + 1, 'b': x * 2}.items())
+
+
+def expression(x):
+    y = x.sin()
+    return (y * factor for factor in range(3))
+
+
+def over_tensors(x):
+    return (part * 2 for part in [x, x + 1])
+
+
+def generator(x):
+    def parts(y, count):
+        for i in range(count):
+            yield y + i
+    return parts(x * 2, 3)
+
+
+def with_finally(x):
+    def parts(y):
+        try:
+            yield y
+        finally:
+            y.add_(1)
+    return parts(x * 2)
+
+
+def half_used(x):
+    parts = (x * i for i in range(4))
+    next(parts)
+    return parts
+
+
+PROGRAMS = [of_list, begun, zipped, mapped, numbered, reversed_list, of_dict, expression, over_tensors, generator,
+            with_finally, half_used]
+
+
+def same(ours, theirs):
+    if isinstance(theirs, tuple):
+        assert isinstance(ours, tuple) and len(ours) == len(theirs)
+        for mine, other in zip(ours, theirs):
+            same(mine, other)
+    elif isinstance(theirs, torch.Tensor):
+        torch.testing.assert_close(ours, theirs)
+    else:
+        assert ours == theirs
+
+
+@pytest.mark.parametrize('program', PROGRAMS, ids=lambda program: program.__name__)
+def test_each_call_returns_its_own(program):
+    compiled = smelt.compile(program)
+    kept = []
+    for _ in range(4):
+        x = torch.randn(4)
+        found = compiled(x)
+        assert type(found) is type(program(x))
+        kept.append((found, x))
+    assert len({id(found) for found, _ in kept}) == 4
+    for found, x in kept:
+        theirs = list(program(x))
+        ours = list(found)
+        assert len(ours) == len(theirs)
+        for mine, other in zip(ours, theirs):
+            same(mine, other)
+        assert list(found) == []
+
+
+@pytest.mark.parametrize('program', [program for program in PROGRAMS if program is not half_used],
+                         ids=lambda program: program.__name__)
+def test_no_break(program):
+    compiled = smelt.compile(program)
+    for _ in range(3):
+        compiled(torch.randn(4))
+    assert smelt.stats()['graph_breaks'] == 0 and smelt.stats()['segments'] == 1

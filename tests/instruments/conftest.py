@@ -1,0 +1,100 @@
+import pytest
+import torch
+
+import smelt
+from smelt.instruments import command
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch, tmp_path):
+    """Every test starts with the same seed, nothing compiled and a history of its own."""
+    monkeypatch.delenv('SMELT_DISABLE', raising=False)
+    monkeypatch.setenv('SMELT_HISTORY', str(tmp_path / 'history.sqlite'))
+    torch.manual_seed(0)
+    smelt.reset()
+
+
+@pytest.fixture
+def smelt_command(capsys):
+    """Runs a command in this process: (exit code, stdout, stderr)."""
+    def run(*arguments):
+        capsys.readouterr()
+        code = command.main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+    return run
+
+
+MODELS = '''
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32))
+        self.head = nn.Linear(32, 4)
+
+    def forward(self, x):
+        return torch.softmax(self.head(self.body(x)) * 2 + 1, -1)
+
+
+def make_model(batch_size=8):
+    return Net(), torch.randn(batch_size, 16)
+
+
+def make_training(batch_size=8):
+    net = Net()
+    return {'model': net, 'inputs': torch.randn(batch_size, 16), 'loss': lambda out: out.square().mean(),
+            'optimizer': torch.optim.AdamW(net.parameters())}
+
+
+def make_wide(batch_size=2, width=4):
+    return nn.Linear(width, width), torch.randn(batch_size, width)
+
+
+def make_step():
+    net, optimizer_of = Net(), torch.optim.SGD
+
+    return {'model': net, 'inputs': {'x': torch.randn(4, 16)}, 'optimizer': optimizer_of(net.parameters(), lr=0.1)}
+
+
+def chain(x):
+    return x.sin().exp() * 2
+
+
+def breaks(x):
+    y = x * 2
+    print(end='')
+    if y.sum() > 0:
+        y = y + 1
+    return y.tanh()
+
+
+def make_broken():
+    raise ValueError('no weights')
+
+
+def make_calls_that_raise():
+    return (lambda x: x @ x), torch.randn(3, 4)
+
+
+def make_on_a_gpu():
+    return nn.Linear(3, 3).cuda(), torch.randn(3, 3)
+
+
+def make_nothing():
+    return 3
+
+
+NUMBER = 3
+'''
+
+
+@pytest.fixture
+def models(tmp_path):
+    """The path of a file with models."""
+    path = tmp_path / 'models_of_tests.py'
+    path.write_text(MODELS)
+    return path

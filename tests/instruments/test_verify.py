@@ -1,0 +1,291 @@
+"""smelt.verify: right results pass with their differences, wrong ones are told, narrowed down and shown by a script."""
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import smelt
+from smelt.instruments import difference, narrow
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.GELU(), nn.Linear(16, 4))
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return functional.log_softmax(self.layers(x), -1)
+
+
+def test_a_model():
+    net, x = Net(), torch.randn(6, 8, requires_grad=True)
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    found = smelt.verify(net, x)
+    assert found.ok and bool(found) and found.culprit is None
+    assert [row.name for row in found.outputs] == ['output 0']
+    gradients = {row.name for row in found.gradients}
+    assert 'gradient of layers.0.weight' in gradients and 'gradient of argument 0' in gradients
+    assert 'layers.1.running_mean' in {row.name for row in found.changed}
+    row = found.outputs[0]
+    assert row.max_abs < 1e-5 and row.compiled_from_fp64 < 1e-5 and row.eager_from_fp64 < 1e-5 and row.max_ulp < 1e4
+    for name, value in net.state_dict().items():  # nothing is changed by it
+        assert torch.equal(value, before[name])
+    assert net.calls == 0 and x.grad is None and net.layers[0].weight.dtype is torch.float32
+    text = str(found)
+    assert 'agrees with eager' in text and 'ulp' in text and json.loads(found.json())['ok']
+
+
+def test_a_training_step():
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters())
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = functional.nll_loss(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+    found = smelt.verify(step, torch.randn(6, 8), torch.randint(4, (6,)))
+    assert found.ok, str(found)
+    changed = {row.name for row in found.changed}
+    assert {'layers.0.weight', 'layers.0.weight.grad', 'layers.1.running_var'} <= changed
+    assert not optimizer.state and net.layers[0].weight.grad is None
+
+
+def test_random_numbers_are_the_same_ones():
+    found = smelt.verify(nn.Sequential(nn.Linear(8, 8), nn.Dropout()), torch.randn(4, 8))
+    assert found.ok and 'no fp64 reference: it draws random numbers' in str(found)
+
+
+def test_what_is_compiled_is_verified_with_its_settings():
+    found = smelt.verify(smelt.compile(torch.sin, backend='eager'), torch.randn(4))
+    assert found.ok and found.settings['backend'] == 'eager' and found.outputs[0].note == 'same bits'
+
+
+def test_python_values():
+    found = smelt.verify(lambda x: {'a': x.exp(), 'b': (3, 'text', None, x.shape[0])}, torch.randn(4))
+    assert found.ok and len(found.outputs) == 5
+
+
+def test_what_runs_as_python_is_said():
+    found = smelt.verify(smelt.disable(lambda x: x + 1), torch.ones(2))
+    assert found.ok and 'nothing ran compiled' in str(found)
+
+
+# -- a back end that is wrong
+
+
+def wrong_where(op):
+    """A back end whose graphs are right unless they have the op."""
+    def compile(graph, example_inputs):
+        if op not in str(graph):
+            return graph
+
+        def run(*inputs):
+            return [output * 1.01 if output.is_floating_point() else output for output in graph(*inputs)]
+        return run
+    return compile
+
+
+def function(x, y):
+    a = (x * 2).exp()
+    b = torch.tanh(a @ y)
+    c = torch.sin(b + 1)
+    return c.sum(0), b
+
+
+def test_a_mismatch_is_narrowed_down(tmp_path):
+    compiled = smelt.compile(function, backend=wrong_where('aten::sin'))
+    with torch.no_grad():
+        found = smelt.verify(compiled, torch.randn(4, 4), torch.randn(4, 4))
+    assert not found.ok and 'DIFFERS' in str(found)
+    assert [row.ok for row in found.outputs] == [False, False]
+    assert found.culprit.ops == ['aten.sin.default']
+    assert 'back end' in found.culprit.part and 'function' in found.culprit.segment
+    text = open(found.culprit.script).read()
+    assert 'torch.ops.aten.sin.default(' in text and 'aten.tanh' not in text
+
+
+def test_ops_that_are_off_together():
+    def wrong_pair(graph, example_inputs):
+        text = str(graph)
+        return wrong_where('aten::')(graph, example_inputs) if 'tanh' in text and 'sin' in text else graph
+    with torch.no_grad():
+        found = smelt.verify(smelt.compile(function, backend=wrong_pair), torch.randn(4, 4), torch.randn(4, 4))
+    assert not found.ok and found.culprit.ops == ['aten.tanh.default', 'aten.add.Tensor', 'aten.sin.default']
+
+
+def test_the_parts_are_tried_one_by_one():
+    from smelt import _settings
+    settings = _settings.check()
+    assert 'the capture' in narrow.find_part(settings, lambda changed, text: True)
+
+    def is_off_but(right):
+        return lambda changed, text: text != right and text != "backend='eager'"
+    assert 'the pass merge_equal' in narrow.find_part(settings, is_off_but('pass merge_equal'))
+    assert 'machine code' in narrow.find_part(settings, is_off_but("backend='interpret'"))
+    assert 'fusion' in narrow.find_part(settings, is_off_but("fusion='none'"))
+    assert 'contracted' in narrow.find_part(settings, is_off_but("numerics='eager'"))
+    assert 'a single op' in narrow.find_part(settings, is_off_but('nothing'))
+
+
+def test_the_script_runs(tmp_path):
+    """Made of ops that are right: it says so."""
+    from smelt import _settings
+    from smelt.instruments.op_list import OpList
+    x = torch.randn(4, 4)
+    with torch.no_grad(), OpList() as ops:
+        function(functional.dropout(x), x)
+    path = narrow.write_script(ops.stretch(0, len(ops.ops) - 1), _settings.check(), str(tmp_path / 'shows.py'))
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert 'largest difference' in done.stdout
+
+
+def test_passes_can_be_left_out():
+    x = torch.randn(4, 4)
+    for name in smelt._native.pass_names():
+        fast = smelt.compile(function, options={'disabled_passes': name})
+        for _ in range(2):
+            for one, other in zip(fast(x, x), function(x, x)):
+                torch.testing.assert_close(one, other)
+    with pytest.raises(smelt.OptionError, match='disabled_passes'):
+        smelt.compile(function, options={'disabled_passes': 'no_such_pass'})
+
+
+# -- the command
+
+
+def test_command(models, smelt_command):
+    code, out, err = smelt_command('verify', f'{models}:make_model')
+    assert code == 0 and 'agrees with eager' in out and 'gradient of head.weight' in out
+    code, out, _ = smelt_command('verify', f'{models}:make_training', '--train', '--json')
+    assert code == 0 and json.loads(out)['ok'] and json.loads(out)['changed']
+    code, out, _ = smelt_command('verify', f'{models}:chain', '--inputs', 'torch.randn(5)', '--no-gradients')
+    assert code == 0
+
+
+def test_command_finds_a_mismatch(models, smelt_command, tmp_path):
+    smelt.register_backend('wrong_softmax', wrong_where('softmax'))
+    script = tmp_path / 'bad.py'
+    code, out, _ = smelt_command('verify', f'{models}:make_model', '--backend', 'wrong_softmax', '--no-gradients',
+                                 '--script', script)
+    assert code == 1 and 'DIFFERS' in out and os.path.exists(script) and 'softmax' in script.read_text()
+
+
+# -- in production
+
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer('steps', torch.zeros(()))
+        self.seen = []
+
+    def forward(self, x):
+        self.steps += 1
+        self.seen.append(x.shape[0])
+        return self.linear(x).tanh()
+
+
+def test_a_right_function_stays_compiled():
+    model = Counter()
+    fast, x = smelt.compile(model, options={'verify_every': 2}), torch.randn(3, 4)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter('error')
+        for _ in range(7):
+            torch.testing.assert_close(fast(x), model.linear(x).tanh())
+    assert model.steps == 7 and model.seen == [3] * 7
+    assert smelt.stance(fn=fast) == 'default' and smelt.stats()['cache_hits'] >= 5
+
+
+def test_gradients_flow_through_a_checked_call():
+    model = nn.Linear(4, 2)
+    fast, x = smelt.compile(model, options={'verify_every': 1}), torch.randn(3, 4)
+    for _ in range(3):
+        model.zero_grad()
+        fast(x).sum().backward()
+    torch.testing.assert_close(model.weight.grad, x.sum(0).expand(2, 4))
+
+
+def test_a_wrong_function_is_rolled_back():
+    calls = []
+
+    def wrong(graph, example_inputs):
+        def run(*inputs):
+            calls.append(1)
+            return [output + (1.0 if len(calls) > 3 else 0.0) for output in graph(*inputs)]
+        return run
+
+    def plain(x):
+        return torch.sin(x)
+    fast, x = smelt.compile(plain, backend=wrong, options={'verify_every': 2}), torch.randn(4)
+    with pytest.warns(RuntimeWarning, match='gave another result than eager: output 0 is off by 1.*left to Python'):
+        results = [fast(x) for _ in range(8)]
+    assert smelt.stance(fn=fast) == 'eager'
+    assert torch.equal(results[-1], torch.sin(x)) and torch.equal(fast(x), torch.sin(x))
+    smelt.stance('default', fast)
+    assert not torch.equal(fast(x), torch.sin(x))
+
+
+def test_a_step_in_production():
+    def train(options):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2))
+        optimizer = torch.optim.AdamW(model.parameters())
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+        step = step if options is None else smelt.compile(step, options=options)
+        x = torch.randn(5, 4)
+        return [step(x) for _ in range(6)], optimizer.state[model[0].weight]['step'].item()
+    expected, steps = train(None)
+    found, found_steps = train({'verify_every': 2})
+    assert steps == found_steps == 6
+    for one, other in zip(expected, found):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_an_error_of_the_function_is_the_functions():
+    def fails(x):
+        if x.shape[0] == 3:
+            raise KeyError('three')
+        return x * 2
+    fast = smelt.compile(fails, options={'verify_every': 1})
+    fast(torch.ones(2))
+    with pytest.raises(KeyError, match='three'):
+        fast(torch.ones(3))
+    assert torch.equal(fast(torch.ones(2)), torch.full((2,), 2.0))
+
+
+# -- how far apart
+
+
+def test_differences():
+    one = torch.tensor([1.0, 2.0, float('inf'), float('nan')])
+    assert difference.compare('', one, one.clone()).note == 'same bits'
+    next_up = torch.nextafter(one[:2], torch.tensor(10.0))
+    found = difference.compare('', next_up, one[:2])
+    assert found.max_ulp == 1 and found.ok and 1e-8 < found.max_rel < 1.3e-7
+    assert not difference.compare('', torch.tensor([1.0, float('nan')]), torch.tensor([1.0, 2.0])).ok
+    assert not difference.compare('', torch.tensor([1, 2]), torch.tensor([1, 3])).ok
+    assert not difference.compare('', torch.ones(2), torch.ones(3)).ok
+    assert difference.compare('', torch.tensor([0.0]), torch.tensor([-0.0])).ok
+    for dtype in (torch.float64, torch.float16, torch.bfloat16):
+        value = torch.tensor([1.0], dtype=dtype)
+        assert difference.compare('', value + torch.finfo(dtype).eps, value).max_ulp == 1
+    minus = torch.tensor([-1e-45])
+    assert difference.compare('', minus, -minus).max_ulp == 2

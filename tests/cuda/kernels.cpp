@@ -127,46 +127,97 @@ struct Case {
   uint64_t seed;
 };
 
-// Runs a case on the GPU; `offset` elements before each buffer make it badly aligned.
+// The buffers of a case on the GPU; `offset` elements before each make it badly aligned.
+class CaseOnGpu {
+ public:
+  CaseOnGpu(const Case& one, const LoadedKernel& kernel, int offset)
+      : one_(one), kernel_(kernel), offset_(offset), found_(one.start) {
+    for (size_t i = 0; i < found_.buffers.size(); ++i) {
+      const bool scratch = found_.kernel.buffers[i].kind == loops::Buffer::Kind::scratch;
+      blocks_.push_back(scratch ? nullptr : allocate(found_.buffers[i].size() + 3 * kGuard));
+      buffers_.push_back(scratch ? nullptr
+                                 : static_cast<std::byte*>(blocks_[i].get()) + place_of(i));
+    }
+    fill();
+  }
+
+  // As before any launch.
+  void fill() {
+    for (size_t i = 0; i < found_.buffers.size(); ++i) {
+      const std::vector<std::byte>& start = one_.start.buffers[i];
+      if (!buffers_[i]) continue;
+      memory().cuMemsetD8(address(blocks_[i].get()), 0x5a, start.size() + 3 * kGuard);
+      if (!start.empty())
+        check_driver(memory().cuMemcpyHtoD(address(buffers_[i]), start.data(), start.size()),
+                     "cuMemcpyHtoD");
+    }
+  }
+
+  Launch launch() const { return {&kernel_, buffers_.data(), found_.params.data()}; }
+
+  // Behind the launch: what is not as the interpreter has it.
+  std::string difference() {
+    for (size_t i = 0; i < found_.buffers.size(); ++i) {
+      if (!buffers_[i]) continue;
+      const size_t bytes = found_.buffers[i].size(), place = place_of(i);
+      std::vector<unsigned char> all(bytes + 3 * kGuard);
+      check_driver(memory().cuMemcpyDtoH(all.data(), address(blocks_[i].get()), all.size()),
+                   "cuMemcpyDtoH");
+      std::memcpy(found_.buffers[i].data(), all.data() + place, bytes);
+      for (size_t at = 0; at < all.size(); ++at)
+        if ((at < place || at >= place + bytes) && all[at] != 0x5a)
+          return "b" + std::to_string(i) + ": written outside of it";
+    }
+    return loops::difference(found_.kernel, one_.expected.buffers, found_.buffers);
+  }
+
+ private:
+  static constexpr size_t kGuard = 256;
+  size_t place_of(size_t i) const {
+    return kGuard + static_cast<size_t>(offset_ * bytes_of(found_.kernel.buffers[i].dtype));
+  }
+
+  const Case& one_;
+  const LoadedKernel& kernel_;
+  const int offset_;
+  loops::RandomCase found_;
+  std::vector<std::shared_ptr<void>> blocks_;
+  std::vector<void*> buffers_;
+};
+
 std::string difference_on_gpu(const Case& one, const LoadedKernel& kernel, int offset, Host& host) {
-  loops::RandomCase found = one.start;
-  std::vector<std::shared_ptr<void>> blocks;
-  std::vector<void*> buffers;
-  constexpr size_t kGuard = 256;
-  const auto place_of = [&](size_t i) {
-    return kGuard + static_cast<size_t>(offset * bytes_of(found.kernel.buffers[i].dtype));
-  };
-  for (size_t i = 0; i < found.buffers.size(); ++i) {
-    const size_t bytes = found.buffers[i].size(), all = bytes + 3 * kGuard;
-    const bool scratch = found.kernel.buffers[i].kind == loops::Buffer::Kind::scratch;
-    blocks.push_back(scratch ? nullptr : allocate(all));
-    buffers.push_back(scratch ? nullptr : static_cast<std::byte*>(blocks[i].get()) + place_of(i));
-    if (scratch) continue;
-    memory().cuMemsetD8(address(blocks[i].get()), 0x5a, all);
-    if (bytes > 0)
-      check_driver(memory().cuMemcpyHtoD(address(buffers[i]), found.buffers[i].data(), bytes),
-                   "cuMemcpyHtoD");
-  }
-  const Launch launch{&kernel, buffers.data(), found.params.data()};
-  cuda::cuda_backend().launch({&launch, 1}, found.symbols, host);
+  CaseOnGpu on_gpu(one, kernel, offset);
+  const Launch launch = on_gpu.launch();
+  cuda::cuda_backend().launch({&launch, 1}, one.start.symbols, host);
   check_driver(memory().cuCtxSynchronize(), "a kernel");
-  for (size_t i = 0; i < found.buffers.size(); ++i) {
-    if (!buffers[i]) continue;
-    const size_t bytes = found.buffers[i].size(), place = place_of(i);
-    std::vector<unsigned char> all(bytes + 3 * kGuard);
-    check_driver(memory().cuMemcpyDtoH(all.data(), address(blocks[i].get()), all.size()),
-                 "cuMemcpyDtoH");
-    std::memcpy(found.buffers[i].data(), all.data() + place, bytes);
-    for (size_t at = 0; at < all.size(); ++at)
-      if ((at < place || at >= place + bytes) && all[at] != 0x5a)
-        return "b" + std::to_string(i) + ": written outside of it";
+  return on_gpu.difference();
+}
+
+// As one batch, each case twice: it runs three times, and is joined from the second time on.
+std::string difference_of_batch(std::span<const Case* const> cases,
+                                std::span<const LoadedKernel* const> kernels, Host& host) {
+  std::vector<std::unique_ptr<CaseOnGpu>> all;
+  std::vector<Launch> launches;
+  for (size_t i = 0; i < 2 * cases.size(); ++i) {
+    all.push_back(
+        std::make_unique<CaseOnGpu>(*cases[i % cases.size()], *kernels[i % cases.size()], 0));
+    launches.push_back(all.back()->launch());
   }
-  return loops::difference(found.kernel, one.expected.buffers, found.buffers);
+  for (int run = 0; run < 3; ++run) {
+    for (const auto& one : all) one->fill();
+    cuda::cuda_backend().launch(launches, {}, host);
+    check_driver(memory().cuCtxSynchronize(), "joined kernels");
+    for (size_t i = 0; i < all.size(); ++i)
+      if (const std::string text = all[i]->difference(); !text.empty())
+        return "seed " + std::to_string(cases[i % cases.size()]->seed) + " in run " +
+               std::to_string(run) + ": " + text;
+  }
+  return "";
 }
 
 int random_kernels(uint64_t count) {
   PlainHost host;
-  size_t good = 0, refused = 0, failing = 0, bad = 0;
+  size_t good = 0, joined = 0, refused = 0, failing = 0, bad = 0;
   constexpr uint64_t kBatch = 128;
   for (uint64_t first = 0; first < count; first += kBatch) {
     std::vector<Case> cases;
@@ -210,12 +261,28 @@ int random_kernels(uint64_t count) {
                     offset ? " unaligned" : "", difference.c_str());
         if (bad <= 2) std::printf("%s\n", chosen[i]->start.kernel.str().c_str());
       }
+      // Those without symbols, some at a time.
+      constexpr size_t kJoined = 5;
+      std::vector<const Case*> known;
+      std::vector<const LoadedKernel*> known_kernels;
+      for (size_t i = 0; i < chosen.size(); ++i) {
+        if (!chosen[i]->start.symbols.empty()) continue;
+        known.push_back(chosen[i]);
+        known_kernels.push_back(loaded[i].get());
+      }
+      for (size_t i = 0; i + kJoined <= known.size(); i += kJoined) {
+        const std::string difference =
+            difference_of_batch(std::span(known).subspan(i, kJoined),
+                                std::span(known_kernels).subspan(i, kJoined), host);
+        ++(difference.empty() ? joined : bad);
+        if (!difference.empty()) std::printf("joined: %s\n", difference.c_str());
+      }
     }
   }
   std::printf(
-      "random kernels: %zu equal the interpreter, %zu differ; %zu are refused, %zu fail by "
-      "design\n",
-      good, bad, refused, failing);
+      "random kernels: %zu equal the interpreter, %zu batches joined do, %zu differ; %zu are "
+      "refused, %zu fail by design\n",
+      good, joined, bad, refused, failing);
   return bad > 0;
 }
 

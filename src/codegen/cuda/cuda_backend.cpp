@@ -5,6 +5,7 @@
 #include "codegen/cuda/cuda_code.h"
 #include "codegen/cuda/cuda_kernel.h"
 #include "codegen/cuda/driver.h"
+#include "codegen/cuda/joined_kernels.h"
 #include "codegen/cuda/plan.h"
 
 namespace smelt::cuda {
@@ -77,8 +78,19 @@ class CudaBackend final : public Backend {
 
   bool launch(std::span<const Launch> launches, std::span<const int64_t> symbols,
               Host& host) const override {
+    const auto kernel_of = [](const Launch& launch) {
+      return static_cast<const CudaKernel*>(launch.kernel);
+    };
+    if (launches.size() == 1) {
+      const CudaKernel& kernel = *kernel_of(launches[0]);
+      kernel.launch(kernel.start(launches[0], symbols), host);
+      return true;
+    }
+    std::vector<Started> batch;
+    batch.reserve(launches.size());
     for (const Launch& launch : launches)
-      static_cast<const CudaKernel*>(launch.kernel)->launch(launch, symbols, host);
+      batch.push_back({kernel_of(launch), kernel_of(launch)->start(launch, symbols)});
+    batch[0].kernel->joined().launch(batch, host);
     return true;
   }
 };

@@ -117,6 +117,14 @@ bool needs_long_index(const Facts& facts) {
       facts.reach, [](const Size& size) { return size.is_known() && size.known() >= kShortIndex; });
 }
 
+std::shared_ptr<const std::string> compile_once(const std::string& text, const Variant& variant) {
+  const std::string key = variant.architecture + (variant.contract ? " contract\n" : "\n") + text;
+  if (auto known = CompiledKernels::process().find(key)) return known;
+  auto code = std::make_shared<const std::string>(compile_text(text, variant));
+  CompiledKernels::process().add(key, code);
+  return code;
+}
+
 std::vector<std::shared_ptr<const std::string>> compile_kernels(
     std::span<const loops::Kernel* const> kernels, bool contract, const std::string& architecture,
     const PlanOptions& options) {

@@ -29,6 +29,9 @@ struct CudaCode {
 // Is it known, before sizes are, that indices need 64 bits?
 bool needs_long_index(const Facts& facts);
 
+// Machine code of a text that is no image of its own; equal ones once, while someone holds it.
+std::shared_ptr<const std::string> compile_once(const std::string& text, const Variant& variant);
+
 // For an architecture ("sm_90"), on several threads; equal ones once. Packed.
 std::vector<std::shared_ptr<const std::string>> compile_kernels(
     std::span<const loops::Kernel* const> kernels, bool contract, const std::string& architecture,

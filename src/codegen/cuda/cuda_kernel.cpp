@@ -1,6 +1,9 @@
 #include "codegen/cuda/cuda_kernel.h"
 
 #include <algorithm>
+#include <atomic>
+
+#include "codegen/cuda/joined_kernels.h"
 
 namespace smelt::cuda {
 namespace {
@@ -9,6 +12,11 @@ constexpr int64_t kBlocksInFlight =
     1056;  // of kernels with a piece of the workspace for each block
 
 constexpr int kCapabilityMajor = 75, kCapabilityMinor = 76;  // CUdevice_attribute
+
+uint64_t next_number() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int64_t blocks_of(int64_t items, int64_t each) { return (items + each - 1) / each; }
@@ -51,15 +59,24 @@ std::string current_architecture() {
   return "sm_" + std::to_string(major) + std::to_string(minor);
 }
 
+void ensure_context(CuContext context) {
+  CuContext current = nullptr;
+  if (driver().cuCtxGetCurrent(&current) == 0 && !current)
+    check_driver(driver().cuCtxPushCurrent(context), "cuCtxPushCurrent");
+}
+
 CudaKernel::CudaKernel(const KernelImage& image)
-    : architecture_(image.target),
+    : number_(next_number()),
+      architecture_(image.target),
       device_(image.device),
+      packed_(image.code),
       code_(CudaCode::unpack(*image.code)),
       buffers_(image.buffers),
       sizes_(image.sizes),
       params_(image.params),
       long_index_(needs_long_index(code_.facts)),
-      context_(active_context(image.device.index)) {
+      context_(active_context(image.device.index)),
+      joined_(std::make_unique<JoinedKernels>()) {
   if (context_) functions(false, long_index_);
 }
 
@@ -103,61 +120,71 @@ const CudaKernel::Functions& CudaKernel::functions(bool unaligned, bool long_ind
   return functions_.emplace(std::pair(unaligned, long_index), made).first->second;
 }
 
-void CudaKernel::launch(const Launch& launch, std::span<const int64_t> symbols, Host& host) const {
+CuContext CudaKernel::context() const {
+  std::lock_guard lock(mutex_);
+  if (!context_) context_ = active_context(device_.index);
+  if (!context_) throw Error("there is no CUDA context on " + device_.str());
+  return context_;
+}
+
+Start CudaKernel::start(const Launch& launch, std::span<const int64_t> symbols) const {
   const Facts& facts = code_.facts;
+  Start start;
   const int64_t items = facts.items.evaluate(symbols);
-  if (items <= 0) return;
-
-  bool unaligned = false;
+  if (items <= 0) return start;
   for (size_t i = 0; i < buffers_.size(); ++i)
-    unaligned =
-        unaligned || reinterpret_cast<uintptr_t>(launch.buffers[i]) % facts.alignment[i] != 0;
-  bool long_index = long_index_;
-  for (size_t i = 0; i < facts.reach.size() && !long_index; ++i)
-    long_index = facts.reach[i].evaluate(symbols) >= kShortIndex;
-  const Functions& functions = this->functions(unaligned, long_index);
-  // A thread that has not called CUDA before has no context.
-  CuContext current = nullptr;
-  if (driver().cuCtxGetCurrent(&current) == 0 && !current)
-    check_driver(driver().cuCtxPushCurrent(context_), "cuCtxPushCurrent");
+    start.unaligned =
+        start.unaligned || reinterpret_cast<uintptr_t>(launch.buffers[i]) % facts.alignment[i] != 0;
+  start.long_index = long_index_;
+  for (size_t i = 0; i < facts.reach.size() && !start.long_index; ++i)
+    start.long_index = facts.reach[i].evaluate(symbols) >= kShortIndex;
 
-  int64_t blocks = blocks_of(items, facts.each);
-  if (!facts.scratch_bytes.empty()) blocks = std::min(blocks, kBlocksInFlight);
-  int64_t bytes = 0;
+  start.blocks = blocks_of(items, facts.each);
+  if (!facts.scratch_bytes.empty()) start.blocks = std::min(start.blocks, kBlocksInFlight);
   for (const Size& each : facts.scratch_bytes)
-    bytes += round_up(each.evaluate(symbols) * blocks * facts.each, 16);
-  const int64_t points = facts.slices > 1 ? facts.points.evaluate(symbols) : 0;
+    start.workspace_bytes += round_up(each.evaluate(symbols) * start.blocks * facts.each, 16);
+  start.points = facts.slices > 1 ? facts.points.evaluate(symbols) : 0;
   for (const int64_t each : facts.partial_bytes)
-    bytes += round_up(each * facts.slices * points, 16);
-  std::shared_ptr<void> memory;
-  if (bytes > 0) memory = host.device_memory(device_, static_cast<size_t>(bytes));
+    start.workspace_bytes += round_up(each * facts.slices * start.points, 16);
 
-  // Eight bytes for each argument, in the order of the text.
-  std::vector<uint64_t> values;
+  std::vector<uint64_t>& values = start.arguments;
   values.reserve(buffers_.size() + sizes_.size() + static_cast<size_t>(params_) + 1);
   for (size_t i = 0; i < buffers_.size(); ++i)
     if (buffers_[i] != KernelImage::Buffer::scratch)
       values.push_back(reinterpret_cast<uintptr_t>(launch.buffers[i]));
   for (const Size& size : sizes_) values.push_back(static_cast<uint64_t>(size.evaluate(symbols)));
   values.insert(values.end(), launch.params, launch.params + params_);
-  if (bytes > 0) values.push_back(reinterpret_cast<uintptr_t>(memory.get()));
-  std::vector<void*> arguments;
-  arguments.reserve(values.size());
-  for (uint64_t& value : values) arguments.push_back(&value);
+  return start;
+}
+
+void CudaKernel::launch(Start start, Host& host) const {
+  if (start.blocks == 0) return;
+  const Facts& facts = code_.facts;
+  const Functions& functions = this->functions(start.unaligned, start.long_index);
+  ensure_context(context_);
+  std::shared_ptr<void> memory;
+  if (start.workspace_bytes > 0) {
+    memory = host.device_memory(device_, static_cast<size_t>(start.workspace_bytes));
+    start.arguments.push_back(reinterpret_cast<uintptr_t>(memory.get()));
+  }
+  std::vector<void*> arguments;  // eight bytes each
+  arguments.reserve(start.arguments.size());
+  for (uint64_t& value : start.arguments) arguments.push_back(&value);
 
   auto* const stream = static_cast<CuStream>(host.stream(device_));
   const Driver& api = driver();
-  check_driver(api.cuLaunchKernel(functions.main, static_cast<unsigned>(blocks),
+  check_driver(api.cuLaunchKernel(functions.main, static_cast<unsigned>(start.blocks),
                                   static_cast<unsigned>(facts.slices), 1,
                                   static_cast<unsigned>(facts.threads), 1, 1, 0, stream,
                                   arguments.data(), nullptr),
                facts.entry.c_str());
   if (facts.slices == 1) return;
-  check_driver(api.cuLaunchKernel(functions.finish,
-                                  static_cast<unsigned>(blocks_of(points, facts.finish_each)), 1, 1,
-                                  static_cast<unsigned>(facts.finish_threads), 1, 1, 0, stream,
-                                  arguments.data(), nullptr),
-               facts.entry.c_str());
+  check_driver(
+      api.cuLaunchKernel(functions.finish,
+                         static_cast<unsigned>(blocks_of(start.points, facts.finish_each)), 1, 1,
+                         static_cast<unsigned>(facts.finish_threads), 1, 1, 0, stream,
+                         arguments.data(), nullptr),
+      facts.entry.c_str());
 }
 
 }  // namespace smelt::cuda

@@ -55,8 +55,7 @@ bool Emitter::is_looped() const {
 }
 
 void Emitter::write_parameters() {
-  std::string text = "extern \"C\" __global__ void __launch_bounds__(" +
-                     std::to_string(plan_.threads) + ") " + name_ + "(";
+  std::string text = kKernelHead + std::to_string(plan_.threads) + ") " + name_ + "(";
   bool first = true;
   const auto add = [&](const std::string& parameter) {
     text += (first ? "" : ", ") + parameter;

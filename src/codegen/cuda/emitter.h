@@ -21,6 +21,9 @@ using loops::Op;
 using loops::Stage;
 using loops::Val;
 
+// What every kernel's text begins with; the number of threads and the name follow.
+inline constexpr const char* kKernelHead = "extern \"C\" __global__ void __launch_bounds__(";
+
 // Of a kernel whose reductions are cut into slices there are two functions.
 enum class Part : uint8_t { whole, slices, finish };
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "codegen/cuda/cuda_backend.h"
+#include "codegen/cuda/joined_source.h"
 #include "codegen/cuda/nvrtc_compile.h"
 #include "codegen/cuda/nvrtc_test.h"
 #include "codegen/cuda/source.h"
@@ -43,6 +44,32 @@ void expect_compiles(const Variant& variant, uint64_t first) {
     text.clear();
     count = 0;
   }
+}
+
+// Several of them as one kernel, each twice.
+void expect_joined_compiles(const Variant& variant, uint64_t first) {
+  constexpr size_t kTogether = 6;
+  std::vector<Source> sources;
+  for (uint64_t seed = first; seed < cases() && sources.size() < kTogether; ++seed) {
+    const loops::Kernel kernel = random_kernel(seed);
+    if (!cuda_backend().can_compile(kernel)) continue;
+    Source source = write_source(kernel, variant.contract, {.as_if_large = seed % 2 == 0});
+    if (source.facts.scratch_bytes.empty()) sources.push_back(std::move(source));
+  }
+  ASSERT_FALSE(sources.empty());
+  std::vector<Body> all;
+  std::vector<size_t> bodies;
+  for (const Source& source : sources) {
+    bodies.insert(bodies.end(), 2, all.size());
+    all.push_back({&source.facts, &source.text});
+  }
+  EXPECT_NO_THROW(compile_text(write_joined(all, bodies, Half::main).text, variant));
+}
+
+TEST(RandomKernels, CompileWhenTheyAreJoined) {
+  SMELT_NEEDS_NVRTC();
+  expect_joined_compiles({.architecture = "sm_90"}, 0);
+  expect_joined_compiles({.architecture = "sm_80"}, 12);
 }
 
 TEST(RandomKernels, CompileForAmpere) {

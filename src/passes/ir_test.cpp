@@ -38,7 +38,10 @@ TEST_P(Passes, DoWhatTheirCasesSay) {
     graph.verify();
     PassOptions options;
     options.evaluate = evaluate;
-    options.has_kernels = [](const Device& device) { return device.is_cpu(); };
+    const Device second_gpu{.type = 1, .index = 1};
+    options.has_kernels = [&](const Device& device) {
+      return device.is_cpu() || device == second_gpu;
+    };
     options.frozen = captured_inputs(graph);
     options.has_op = [](OpName) { return true; };
     options.onednn_takes = [](DType) { return true; };

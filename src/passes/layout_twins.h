@@ -35,6 +35,8 @@ class LayoutTwins {
   void put(ValueId old, ValueId made);
   // The value, of rank 4 or 5, or its twin, or a copy of it.
   ValueId channels_last(ValueId value);
+  // What was written for the value, of its type.
+  ValueId written(ValueId value) const { return replacements_.of(value); }
   // The value in the layout that it is computed in.
   ValueId at_hand(ValueId value) const { return twin(value) >= 0 ? twin(value) : value; }
   // The same, and those that read the value from now on read that.

@@ -179,12 +179,11 @@ void CudaKernel::launch(Start start, Host& host) const {
                                   arguments.data(), nullptr),
                facts.entry.c_str());
   if (facts.slices == 1) return;
-  check_driver(
-      api.cuLaunchKernel(functions.finish,
-                         static_cast<unsigned>(blocks_of(start.points, facts.finish_each)), 1, 1,
-                         static_cast<unsigned>(facts.finish_threads), 1, 1, 0, stream,
-                         arguments.data(), nullptr),
-      facts.entry.c_str());
+  check_driver(api.cuLaunchKernel(functions.finish,
+                                  static_cast<unsigned>(blocks_of(start.points, facts.finish_each)),
+                                  1, 1, static_cast<unsigned>(facts.finish_threads), 1, 1, 0,
+                                  stream, arguments.data(), nullptr),
+               facts.entry.c_str());
 }
 
 }  // namespace smelt::cuda

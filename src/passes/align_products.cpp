@@ -1,0 +1,170 @@
+// Large products of half precision on CUDA, with rows that begin at multiples of 16 bytes. The
+// library's fast kernels copy such rows only: a vocabulary of 50257 makes a product and both of its
+// gradients several times slower than one of 50264.
+//
+// - Of a result with such rows the matrix is padded: the product has a few more columns, and its
+//   readers see a part of it.
+// - An operand that a kernel computes is written with rows further apart.
+//
+// Stands behind decompose: which nodes kernels compute is known then.
+
+#include <algorithm>
+
+#include "ops/layout.h"
+#include "ops/meaning.h"
+#include "passes/layout_twins.h"
+#include "passes/passes.h"
+
+namespace smelt {
+namespace {
+
+const OpName kMm("aten::mm");
+const OpName kT("aten::t");
+
+constexpr int64_t kBytes = 16;
+constexpr int64_t kLarge = int64_t{1} << 30;  // multiplications
+constexpr int64_t kManyRows = 256;            // beside which the copy of a matrix is little
+
+bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+// Elements that a row of so many lacks to a multiple of 16 bytes.
+int64_t missing(const Size& length, DType dtype) {
+  const int64_t each = kBytes / bytes_of(dtype);
+  return (each - length.known() % each) % each;
+}
+
+// Rows one behind the other.
+bool is_row_major_matrix(const TensorType& type) {
+  return type.rank() == 2 && all_known(type.sizes) &&
+         type.strides == contiguous_strides(type.sizes);
+}
+
+class Alignment {
+ public:
+  Alignment(Graph& graph, const PassOptions& options)
+      : graph_(graph), options_(options), writer_(graph), twins_(graph, writer_) {}
+
+  // False: there is nothing to do, or it can't be done; the graph is of no use then.
+  bool run() {
+    find_operands();
+    std::vector<Node> nodes = std::move(graph_.nodes);
+    for (Node& node : nodes) {
+      twins_.apply(node);
+      const std::vector<ValueId> results = node.results;
+      if (!pad(node)) twins_.add(std::move(node));
+      for (const ValueId result : results)
+        if (result >= 0 && static_cast<size_t>(result) < spread_.size() && spread_[result])
+          spread(result);
+    }
+    twins_.finish();
+    return changed_ && twins_.good();
+  }
+
+ private:
+  const TensorType& type(const Arg& arg) const { return graph_.type(arg.get<Ref>().id); }
+
+  bool is_large_product(const Node& node) const {
+    if (node.op != kMm || node.results[0] < 0) return false;
+    const TensorType &a = type(node.args[0]), &b = type(node.args[1]);
+    return a.device.is_cuda() && is_half(a.dtype) && all_known(a.sizes) && all_known(b.sizes) &&
+           a.sizes[0].known() * a.sizes[1].known() * b.sizes[1].known() >= kLarge;
+  }
+
+  bool is_computed(ValueId value) const {
+    const NodeId maker = graph_.values[value].node;
+    if (maker < 0 || !options_.has_kernels(graph_.type(value).device)) return false;
+    const Node& node = graph_.nodes[maker];
+    const Meaning* meaning = find_meaning(node.op);
+    return node.traits.is_pure() && !node.traits.view && meaning && meaning->element &&
+           can_lower(graph_, node);
+  }
+
+  // The operands of large products that kernels write, with rows that are not aligned.
+  void find_operands() {
+    spread_.resize(graph_.values.size());
+    for (const Node& node : graph_.nodes) {
+      if (!is_large_product(node)) continue;
+      for (const size_t i : {0, 1}) {
+        ValueId value = node.args[i].get<Ref>().id;
+        if (const NodeId maker = graph_.values[value].node;
+            maker >= 0 && graph_.nodes[maker].op == kT)
+          value = graph_.nodes[maker].args[0].get<Ref>().id;
+        const TensorType& seen = graph_.type(value);
+        if (is_row_major_matrix(seen) && missing(seen.sizes[1], seen.dtype) > 0 &&
+            is_computed(value))
+          spread_[value] = true;
+      }
+    }
+  }
+
+  // Zeros of which a kernel reads nothing but the type, and what is copied in their place.
+  void spread(ValueId value) {
+    value = twins_.written(value);
+    const TensorType like = graph_.type(value);
+    const Size width = like.sizes[1] + missing(like.sizes[1], like.dtype);
+    const ValueId zeros = writer_.call("aten::zeros", {ArgList{Arg(like.sizes[0]), Arg(width)},
+                                                       like.dtype, None{}, like.device, false});
+    if (zeros < 0) return;
+    const ValueId part = first_columns(zeros, like.sizes[1]);
+    const ValueId copy =
+        part < 0 ? -1 : writer_.call("aten::copy", {Ref{part}, Ref{twins_.at_hand(value)}, false});
+    if (copy < 0) return;
+    twins_.put(value, copy);
+    changed_ = true;
+  }
+
+  ValueId first_columns(ValueId value, const Size& count) {
+    return writer_.call("aten::slice.Tensor", {Ref{value}, Size(1), Size(0), count, Size(1)},
+                        /*is_view=*/true);
+  }
+
+  // A product with more columns in the place of this one.
+  bool pad(const Node& node) {
+    if (!is_large_product(node)) return false;
+    const TensorType made = graph_.type(node.results[0]);
+    const TensorType matrix = type(node.args[1]);
+    const int64_t more = missing(made.sizes[1], made.dtype);
+    if (more == 0 || !is_row_major_matrix(made) || made.sizes[0].known() < kManyRows) return false;
+    const bool transposed = matrix.strides[0].is(1);
+    Arg rows = node.args[1];
+    if (transposed) {
+      const ValueId turned = writer_.call("aten::t", {rows}, /*is_view=*/true);
+      if (turned < 0) return false;
+      rows = Ref{turned};
+    }
+    const ArgList amounts = transposed
+                                ? ArgList{Arg(Size(0)), Arg(Size(0)), Arg(Size(0)), Arg(Size(more))}
+                                : ArgList{Arg(Size(0)), Arg(Size(more))};
+    ValueId padded = writer_.call("aten::constant_pad_nd", {rows, amounts, Size(0)});
+    if (padded >= 0 && transposed) padded = writer_.call("aten::t", {Ref{padded}}, true);
+    if (padded < 0) return false;
+    const Arg left = Ref{twins_.at_hand(node.args[0].get<Ref>().id)};
+    const ValueId product = writer_.call("aten::mm", {left, Ref{padded}});
+    const ValueId part = product < 0 ? -1 : first_columns(product, made.sizes[1]);
+    if (part < 0) return false;
+    twins_.put(node.results[0], part);
+    changed_ = true;
+    return true;
+  }
+
+  Graph& graph_;
+  const PassOptions& options_;
+  NodeWriter writer_;
+  LayoutTwins twins_;
+  std::vector<bool> spread_;  // by value
+  bool changed_ = false;
+};
+
+}  // namespace
+
+bool align_products(Graph& graph, const PassOptions& options) {
+  if (!options.has_kernels ||
+      !std::ranges::any_of(graph.nodes, [](const Node& node) { return node.op == kMm; }))
+    return false;
+  Graph draft = graph;
+  if (!Alignment(draft, options).run()) return false;
+  graph = std::move(draft);
+  return true;
+}
+
+}  // namespace smelt

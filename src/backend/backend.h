@@ -32,6 +32,7 @@ struct KernelOptions {
 struct FusionLimits {
   int64_t longest_row = 0;        // a row that several stages pass over should stay in fast memory
   int64_t few_rows = 0;           // with fewer outer points the device has nothing to share
+  int64_t few_columns = 0;        // likewise where outer points lie side by side
   int64_t small_work = 0;         // work that is done before others could have begun with it
   int64_t update_parts = 1;       // into so many parts the columns of an update are cut
   int64_t update_part_width = 1;  // at least so wide
@@ -40,6 +41,7 @@ struct FusionLimits {
 // cache, and parts of an update fill a few cache lines.
 inline constexpr FusionLimits kHostLimits{.longest_row = 128 * 1024,
                                           .few_rows = 8,
+                                          .few_columns = 8,
                                           .small_work = 32 * 1024,
                                           .update_parts = 8,
                                           .update_part_width = 64};

@@ -64,7 +64,7 @@ class Observer final : public StepObserver {
 
   struct Grad {
     LinkedStep::Kind kind;
-    Register target;
+    at::Tensor owner;  // an argument, or what a write has made of one: the same tensor
     at::Tensor value;
   };
 
@@ -73,10 +73,10 @@ class Observer final : public StepObserver {
     const LinkedStep& step = program_.steps()[index];
     switch (step.kind) {
       case Kind::set_grad:
-        grads.push_back({step.kind, step.targets[0], tensor(step.targets[1])});
+        grads.push_back({step.kind, tensor(step.targets[0]), tensor(step.targets[1])});
         break;
       case Kind::clear_grad:
-      case Kind::expect_no_grad: grads.push_back({step.kind, step.targets[0], {}}); break;
+      case Kind::expect_no_grad: grads.push_back({step.kind, tensor(step.targets[0]), {}}); break;
       case Kind::number:
       case Kind::item:
       case Kind::expect:
@@ -149,7 +149,7 @@ class OneCapture {
     }
     for (const Observer::Grad& grad : observer_.grads) {
       RunRecipe::GradEffect effect{grad.kind, 0, {}};
-      if (Decision known = find_target(grad.target, effect.input); !known) return known;
+      if (Decision known = find_owner(grad.owner, effect.input); !known) return known;
       if (Decision known = describe(grad.value, effect.value); !known) return known;
       recipe.grads.push_back(std::move(effect));
     }
@@ -230,10 +230,9 @@ class OneCapture {
     return Decision::allow();
   }
 
-  Decision find_target(Register target, size_t& input) const {
-    const std::vector<ProgramInput>& all = program_.program().inputs;
-    for (input = 0; input < all.size(); ++input)
-      if (all[input].reg == target) return Decision::allow();
+  Decision find_owner(const at::Tensor& owner, size_t& input) const {
+    for (input = 0; input < inputs_.size(); ++input)
+      if (inputs_[input].is_same(owner)) return Decision::allow();
     return Decision::forbid("a gradient is set of something that is no argument");
   }
 

@@ -56,10 +56,11 @@ std::optional<Indices> reshaped_index(const Indices& at, const Sizes& from, cons
 // May the group pass over its rows several times? They should be in a cache then, and there should
 // be rows for all threads. (A single pass they share even if there is one row: the code generator
 // cuts it into slices.)
-bool may_pass_again(const Domain& domain, const FusionLimits& limits) {
+bool may_pass_again(const Domain& domain, bool columns, const FusionLimits& limits) {
   const int64_t total = known_or(product(domain.full), limits.longest_row);
   if (domain.reduced.empty() || total <= limits.small_work) return true;
-  return known_or(product(domain.outer()), limits.few_rows) >= limits.few_rows &&
+  const int64_t few = columns ? limits.few_columns : limits.few_rows;
+  return known_or(product(domain.outer()), few) >= few &&
          known_or(product(domain.inner()), limits.longest_row) <= limits.longest_row;
 }
 
@@ -68,6 +69,16 @@ int fastest_dim(const TensorType& type) {
   for (int d = 0; d < type.rank(); ++d)
     if (type.strides[d].is(1) && !type.sizes[d].is(1)) return d;
   return -1;
+}
+
+// Do elements that lie side by side belong to different outer points, where the domain is reduced?
+bool is_columns(const Graph& graph, const Roles& roles, NodeId node, const Domain& domain) {
+  const ValueId value = roles.form[node] ? graph.nodes[node].args[0].get<Ref>().id
+                                         : graph.nodes[node].results[0];
+  const TensorType& type = graph.type(value);
+  if (type.sizes != domain.full) return false;
+  const int fastest = fastest_dim(type);
+  return fastest >= 0 && std::ranges::find(domain.reduced, fastest) == domain.reduced.end();
 }
 
 // Does it bring a large tensor into an order with other neighbours? A kernel that does only that
@@ -263,7 +274,8 @@ bool Grouping::has_transposed(const Group& group) const {
 }
 
 bool Grouping::worth_a_row(NodeId node, int group, const Domain& domain) const {
-  return may_pass_again(domain, roles_.backend[node]->limits()) ||
+  return may_pass_again(domain, is_columns(graph_, roles_, node, domain),
+                        roles_.backend[node]->limits()) ||
          in_first_pass(node, group, domain);
 }
 
@@ -368,6 +380,15 @@ const char* Grouping::try_merge(int into, int from) {
   return nullptr;
 }
 
+// Is nothing saved by reading it once for several nodes? On the host such nodes share the start of
+// a kernel; elsewhere a batch of kernels is started at once.
+bool Grouping::is_little_beside(ValueId read, NodeId node) const {
+  if (roles_.backend[node]->runs_on_host()) return false;
+  const auto elements = graph_.type(read).numel().as_known();
+  const auto made = graph_.type(graph_.nodes[node].results[0]).numel().as_known();
+  return elements && made && *elements == 1 && *made > 1;
+}
+
 void Grouping::add_to_group(NodeId node) {
   if (roles_.alone[node]) return start_group(node);
   std::vector<int> candidates;
@@ -383,6 +404,7 @@ void Grouping::add_to_group(NodeId node) {
     if (options_.fusion == Fusion::full)
       for (const Arg& arg : graph_.nodes[node].args)
         each_ref(arg, [&](Ref ref) {
+          if (is_little_beside(ref.id, node)) return;
           const std::vector<int>& readers = groups_reading_[ref.id];
           for (auto group = readers.rbegin(); group != readers.rend(); ++group) add(*group);
         });

@@ -72,6 +72,7 @@ class Grouping {
   bool transposes(NodeId node) const;
   bool has_transposed(const Group& group) const;
   bool is_read_by(const std::vector<Read>& reads, int group) const;
+  bool is_little_beside(ValueId read, NodeId node) const;
   bool worth_a_row(NodeId node, int group, const Domain& domain) const;
   bool in_first_pass(NodeId node, int group, const Domain& domain) const;
 

@@ -11,8 +11,9 @@
 namespace smelt {
 namespace {
 
-// A kernel writes each element of its results once: no two may share a place.
-bool is_dense(const TensorType& type) {
+// A kernel writes each element of its results once: no two may share a place. Room between them is
+// left as it is.
+bool is_apart(const TensorType& type) {
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
   for (int d = 0; d < type.rank(); ++d) {
     if (type.sizes[d].is(1)) continue;
@@ -23,7 +24,7 @@ bool is_dense(const TensorType& type) {
   std::sort(dims.begin(), dims.end());
   int64_t next = 1;
   for (const auto& [stride, size] : dims) {
-    if (stride != next) return false;
+    if (stride < next || (stride != next && !type.offset.is(0))) return false;
     next = stride * size;
   }
   return true;
@@ -50,7 +51,8 @@ Decision fits_kernel(const Graph& graph, const Node& node, const Meaning* meanin
   for (const Arg& arg : node.args)
     each_ref(arg, [&](Ref ref) { whole &= !graph.type(ref.id).numel().is(0); });
   if (!whole) return Decision::forbid("takes a tensor without elements");
-  if (!node.traits.view && !is_dense(type)) return Decision::forbid("its result is not dense");
+  if (!node.traits.view && !is_apart(type))
+    return Decision::forbid("elements of its result share a place");
   const Decision lowered = can_lower(graph, node);
   return lowered || !meaning->update ? lowered : can_update(graph, node);
 }
@@ -240,6 +242,7 @@ void Roles::choose_inlined(const Graph& graph) {
         (is_concatenated(graph, value) || !smelt::may_fail(graph, graph.nodes[i])))
       role[i] = Role::inlined;
   }
+  inline_widened(graph);
   // An inlined value that is needed as a tensor, or in another part, is computed after all.
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     if (role[i] != Role::inlined) continue;
@@ -247,6 +250,72 @@ void Roles::choose_inlined(const Graph& graph) {
     const bool anywhere = uniform[i] || meaning[i]->pattern == Pattern::factory;
     if (!read_by_kernels(graph, value, anywhere ? -1 : part[i])) role[i] = Role::element;
   }
+}
+
+// What is computed from less memory than it takes itself is computed where it is read: f32 made of
+// the bf16 result of a product and of a few numbers for each row. That memory is there anyway. On
+// the host, where kernels are bound by what they compute as well, it is not done.
+void Roles::inline_widened(const Graph& graph) {
+  constexpr int64_t kLarge = 1 << 20;  // elements
+  std::vector<std::vector<ValueId>> sources(graph.nodes.size());  // of inlined nodes: large ones
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (role[i] != Role::element || meaning[i]->pattern != Pattern::pointwise || late[i] ||
+        backend[i]->runs_on_host())
+      continue;
+    const ValueId value = graph.nodes[i].results[0];
+    const TensorType& type = graph.type(value);
+    const auto elements = type.numel().as_known();
+    if (!elements || *elements < kLarge || is_output[value] ||
+        !read_by_kernels(graph, value, part[i]) || smelt::may_fail(graph, graph.nodes[i]))
+      continue;
+    int64_t bytes = 0;
+    bool there = true;
+    std::vector<ValueId> found;
+    const auto add = [&](ValueId source) {
+      if (std::ranges::find(found, source) != found.end()) return;
+      found.push_back(source);
+      bytes += graph.type(source).numel().known() * bytes_of(graph.type(source).dtype);
+    };
+    for (const Arg& arg : graph.nodes[i].args)
+      each_ref(arg, [&](Ref ref) {
+        const NodeId producer = graph.values[ref.id].node;
+        const auto count = graph.type(ref.id).numel().as_known();
+        if (!count) {
+          there = false;
+        } else if (*count * 8 <= *elements) {
+          return;  // a few numbers for each row
+        } else if (producer >= 0 && role[producer] == Role::inlined) {
+          there = there && !sources[producer].empty();
+          for (const ValueId source : sources[producer]) add(source);
+        } else {
+          const ValueId memory = root[ref.id];
+          const NodeId maker = graph.values[memory].node;
+          there = there && (maker < 0 || role[maker] == Role::call) &&
+                  graph.type(memory).numel().is_known();
+          if (there) add(memory);
+        }
+      });
+    if (!there || found.empty() || bytes >= *elements * bytes_of(type.dtype)) continue;
+    if (meaning[i]->cost > kInlineCost && full_readers(graph, value) > 1) continue;
+    role[i] = Role::inlined;
+    sources[i] = std::move(found);
+  }
+}
+
+// The nodes that read about as many elements as there are.
+int Roles::full_readers(const Graph& graph, ValueId value) const {
+  int count = 0;
+  const Size elements = graph.type(value).numel();
+  for (const NodeId reader : readers[value]) {
+    const auto made = graph.type(graph.nodes[reader].results[0]).numel().as_known();
+    const bool few = role[reader] == Role::element && meaning[reader]->pattern == Pattern::gather &&
+                     made && *made * 8 <= elements.as_known().value_or(0);
+    if (role[reader] == Role::view)
+      count += full_readers(graph, graph.nodes[reader].results[0]);
+    else
+      count += few ? 0 : 1;
+  }
+  return count;
 }
 
 bool Roles::is_tensor(const Graph& graph, ValueId view) const {

@@ -74,6 +74,8 @@ struct Roles {
 
  private:
   void choose_inlined(const Graph& graph);
+  void inline_widened(const Graph& graph);
+  int full_readers(const Graph& graph, ValueId value) const;
   bool is_concatenated(const Graph& graph, ValueId value) const;
   bool read_by_update(const Graph& graph, NodeId node) const;
 };

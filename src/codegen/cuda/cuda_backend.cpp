@@ -13,7 +13,7 @@ namespace {
 
 // Rows of several passes stay in the registers of a block; of columns a block has 32 at a time, and
 // few blocks are slower than another pass. Updates have a thread for each column.
-constexpr FusionLimits kLimits{.longest_row = 32 * 1024,
+constexpr FusionLimits kLimits{.longest_row = 64 * 1024,
                                .few_rows = 64,
                                .few_columns = 4096,
                                .small_work = 1024,

@@ -40,7 +40,9 @@ void Emitter::open_reduction(Val value) {
 void Emitter::combine(Val value) {
   const Inst& inst = kernel_.insts[value];
   const std::string sum = "sum" + number(value) + (has_lanes() ? "[lane]" : "");
-  const std::string item = ref(inst.args[0]), guard = in_scan_ ? "if (inside) " : "";
+  const bool is_cut = plan_.tail && lanes_are_points();
+  const std::string item = ref(inst.args[0]),
+                    guard = in_scan_ ? "if (inside) " : is_cut ? "if (lane < count) " : "";
   const std::string type = reduction_type(value);
   if (loops::gives_position(inst.reduction))
     line(guard + sum + " = " + type + "::next(" + sum + ", " + item + ", " + position_text() +

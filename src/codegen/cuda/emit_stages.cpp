@@ -211,6 +211,7 @@ void Emitter::open_points() {
   }
   declare_dims(lanes > 1 ? "(point / " + std::to_string(lanes) + ")" : "point", outer_,
                kernel_.dims(), plan_.outer_vector ? -1 : plan_.vector_dim);
+  if (plan_.tail && lanes_are_points()) count_lanes(points + " - point");
 }
 
 // Loads that later stages need again, all of them before anything waits for one.
@@ -233,10 +234,14 @@ void Emitter::write_kept(const Stage& stage) {
     if (plan_.varies[v] && plan_.wide[v])
       line(std::string("load_vector") + (plan_.streamed[inst.slot] ? "<once>" : "<again>") + "(" +
            to + ", b" + std::to_string(inst.slot) + " + " + index_text(inst.index, false, false) +
-           ");");
+           (plan_.tail ? ", count);" : ");"));
     else if (plan_.varies[v])
       line("SMELT_UNROLL for (int lane = 0; lane < " + std::to_string(plan_.vector) + "; ++lane) " +
-           to + "[lane] = " + element_text(inst, true) + ";");
+           to + "[lane] = " +
+           (plan_.tail ? "lane < count ? " + element_text(inst, true) + " : " +
+                             memory_type(inst.dtype) + "()"
+                       : element_text(inst, true)) +
+           ";");
     else
       line(to + "[0] = " + element_text(inst, false) + ";");
   }

@@ -137,7 +137,11 @@ void Emitter::declare_dims(const std::string& from, int first, int last, int vec
       break;
     }
     std::string extent = size_text(kernel_.extent(dim));
-    if (is_vector) extent = "(" + extent + " / " + std::to_string(plan_.vector) + ")";
+    const std::string vector = std::to_string(plan_.vector);
+    if (is_vector && plan_.tail)
+      extent = "((" + extent + " + " + std::to_string(plan_.vector - 1) + ") / " + vector + ")";
+    else if (is_vector)
+      extent = "(" + extent + " / " + vector + ")";
     const std::string flat = "static_cast<UIndex>(" + rest + ")",
                       by = "static_cast<UIndex>(" + extent + ")";
     line("const Index " + name + " = static_cast<Index>(" + flat + " % " + by + ")" + times + ";");
@@ -153,9 +157,13 @@ void Emitter::find_item() {
   const std::string vector = std::to_string(plan_.vector);
   if (!plan_.outer_vector)
     line("const Index items = points;");
-  else if (plan_.tail)
+  else if (plan_.tail && outer_ == 1)
     line("const Index items = (points + " + std::to_string(plan_.vector - 1) + ") / " + vector +
          ";");
+  else if (plan_.tail)
+    line("const Index items = " + product_text(std::span(kernel_.outer).first(outer_ - 1)) +
+         " * ((" + size_text(kernel_.outer.back()) + " + " + std::to_string(plan_.vector - 1) +
+         ") / " + vector + ");");
   else
     line("const Index items = points / " + vector + ";");
   if (plan_.columns) {
@@ -181,9 +189,15 @@ void Emitter::find_item() {
     line(std::string("if (item >= items) ") + (is_looped() ? "continue;" : "return;"));
   }
   declare_dims("item", 0, outer_, plan_.outer_vector ? plan_.vector_dim : -1);
-  if (plan_.tail)
-    line("const int count = static_cast<int>(points - item * " + vector + " < " + vector +
-         " ? points - item * " + vector + " : " + vector + ");");
+  if (plan_.tail && plan_.outer_vector)
+    count_lanes(size_text(kernel_.outer.back()) + " - i" + std::to_string(outer_ - 1));
+}
+
+// How many points the vector at hand has.
+void Emitter::count_lanes(const std::string& left) {
+  const std::string vector = std::to_string(plan_.vector);
+  line("const int count = static_cast<int>(" + left + " < " + vector + " ? " + left + " : " +
+       vector + ");");
 }
 
 void Emitter::sync() {

@@ -36,6 +36,7 @@ class Emitter {
   // emitter.cpp: the frame of the function.
   void write_parameters();
   void find_item();
+  void count_lanes(const std::string& left);
   void declare_shared();
   void declare_dims(const std::string& from, int first, int last, int vector_dim);
   void write_stage(const Stage& stage);

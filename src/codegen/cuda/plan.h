@@ -43,7 +43,7 @@ struct Plan {
   int vector = 1;
   int vector_dim = -1;        // -1: none
   bool outer_vector = false;  // vector_dim is an outer dimension
-  bool tail = false;          // the last vector may have fewer points
+  bool tail = false;          // the last vector along that dimension may have fewer points
 
   // Where loads lie along another outer dimension than the last, a block has a tile of the two, and
   // such loads go through shared memory.

@@ -99,6 +99,15 @@ bool can_slice(const Kernel& kernel, const Plan& plan) {
   return inner == 1 && reductions > 0;
 }
 
+// May the last vector of each row have fewer points? Rows are long then, so that it is one of many.
+bool may_cut(const Kernel& kernel, int dim, const PlanOptions& options) {
+  if (kernel.dims() == 1 && !kernel.outer.empty()) return true;
+  const bool outer = dim < static_cast<int>(kernel.outer.size());
+  const auto extent = kernel.extent(dim).as_known();
+  return (outer ? kernel.inner.empty() : kernel.inner.size() == 1) && extent &&
+         *extent >= (options.as_if_large ? 3 : 512);
+}
+
 }  // namespace
 
 std::vector<bool> dependents(const Kernel& kernel, int first, int last, bool reduced) {
@@ -123,8 +132,7 @@ void choose_vector(const Kernel& kernel, int dim, const PlanOptions& options, Pl
   const std::vector<bool> varies = dependents(kernel, dim, dim + 1, outer);
   for (const int count : {16, 8, 4, 2}) {
     const bool fits = even_quotient(kernel.extent(dim), count).has_value();
-    // Of one dimension alone the last vector may be cut.
-    const bool tail = !fits && kernel.dims() == 1 && outer;
+    const bool tail = !fits && may_cut(kernel, dim, options);
     if (!fits && !tail) continue;
     const Votes votes = votes_for(kernel, dim, count, varies);
     if (votes.wide == 0 || votes.wide < votes.other) continue;

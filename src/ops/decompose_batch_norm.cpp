@@ -29,7 +29,7 @@ struct Spelling {
 };
 
 Term empty_vector(DecomposeQuery& q, DType dtype) {
-  return write(q, "aten::zeros", {ArgList{0}, dtype, None{}, Device{}, false});
+  return write(q, "aten::zeros", {ArgList{0}, dtype, None{}, q.type(0).device, false});
 }
 
 // x normalized by running statistics, as one multiplication and one addition per element.

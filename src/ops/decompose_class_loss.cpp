@@ -30,7 +30,7 @@ std::optional<ClassLoss> read_loss(const DecomposeQuery& q, size_t self) {
 }
 
 Term scalar(DecomposeQuery& q, DType dtype) {
-  return write(q, "aten::zeros", {ArgList{}, dtype, None{}, Device{}, false});
+  return write(q, "aten::zeros", {ArgList{}, dtype, None{}, q.type(0).device, false});
 }
 
 // Returns (loss, total_weight).
@@ -74,7 +74,8 @@ bool nll_loss_backward(DecomposeQuery& q) {
   const Term target = unsqueeze(argument(q, 2), loss->dim);
   const Term place = fill_where(target, equal_to(target, loss->ignored), -1);
   const Term classes = along_channels(
-      write(q, "aten::arange", {q.type(1).sizes[loss->dim], DType::i64, None{}, Device{}, false}),
+      write(q, "aten::arange",
+            {q.type(1).sizes[loss->dim], DType::i64, None{}, q.type(1).device, false}),
       rank);
   const Term elsewhere = write(q, "aten::ne.Tensor", {classes.ref(), place.ref()});
   Term grad = wide_argument(q, 0);

@@ -1,4 +1,4 @@
-// Sums, means and maxima of embedding rows, on the CPU.
+// Sums, means and maxima of embedding rows, on the CPU and on CUDA.
 #include "ops/families.h"
 #include "ops/layout.h"
 #include "ops/promotion.h"
@@ -20,7 +20,8 @@ Decision embedding_bag(ShapeQuery& q) {
   const TensorType weight = q.tensor(0), indices = q.tensor(1), offsets = q.tensor(2);
   const int64_t mode = q.integer(4);
   const bool include_last = q.boolean(7);
-  if (!weight.device.is_cpu()) return Decision::forbid("not modelled on this device");
+  const bool on_cuda = weight.device.is_cuda();
+  if (!weight.device.is_cpu() && !on_cuda) return Decision::forbid("not modelled on this device");
   if (weight.rank() != 2 || indices.rank() != 1 || offsets.rank() != 1 || !is_index(indices) ||
       offsets.dtype != indices.dtype || !takes(kFloats, weight.dtype) || mode < sum || mode > max) {
     return Decision::forbid("no rule for these operands");
@@ -36,12 +37,20 @@ Decision embedding_bag(ShapeQuery& q) {
     if (!fits) return Decision::forbid("the weights of the samples do not fit");
     fast = fast && equal(s, scale.strides[0], 1);
   }
-  const auto vector = [&](Size size) { return fresh(offsets.dtype, Device{}, {std::move(size)}); };
+  const auto vector = [&](Size size) {
+    return fresh(offsets.dtype, weight.device, {std::move(size)});
+  };
   q.push(fresh_like(weight, {bags, weight.sizes[1]}));
+  if (on_cuda) {
+    q.push(vector(indices.sizes[0]));
+    q.push(vector(offsets.sizes[0]));
+    q.push(mode == max ? fresh(offsets.dtype, weight.device, {bags, weight.sizes[1]}) : vector(0));
+    return Decision::allow();
+  }
   q.push(vector(mode == sum && fast ? Size(0) : indices.sizes[0]));
   q.push(vector(for_backward || mode != sum ? bags : offsets.sizes[0]));
   if (mode == max) {
-    q.push(fresh(offsets.dtype, Device{}, {bags, weight.sizes[1]}));
+    q.push(fresh(offsets.dtype, weight.device, {bags, weight.sizes[1]}));
   } else {
     q.push(*q.results[2]);
   }
@@ -52,7 +61,8 @@ Decision embedding_bag(ShapeQuery& q) {
 template <size_t count>
 Decision dense_gradient(ShapeQuery& q) {
   const TensorType grad = q.tensor(0);
-  if (!grad.device.is_cpu() || grad.rank() != 2 || !takes(kFloats, grad.dtype)) {
+  const bool is_known = grad.device.is_cpu() || grad.device.is_cuda();
+  if (!is_known || grad.rank() != 2 || !takes(kFloats, grad.dtype)) {
     return Decision::forbid("no rule for this gradient");
   }
   q.push(fresh_like(grad, {q.size_at(count), grad.sizes[1]}));

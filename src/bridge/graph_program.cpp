@@ -23,12 +23,21 @@
 namespace smelt {
 namespace {
 
-// What is copied into tensors of the caller is few elements: more costs more than an op.
+// What is copied into tensors of the caller is few elements: more costs more than an op. Beside
+// what a CUDA graph saves, a copy on the device is little.
 constexpr int64_t kFewElements = 4096;
+constexpr int64_t kFewOnCuda = 1 << 20;
+
+int64_t few_elements(const CompileOptions& options, const OpLog& log) {
+  if (options.cuda_graphs != GraphUse::always) return kFewElements;
+  for (const LoggedTensor& value : log.values())
+    if (value.kind == LoggedTensor::Kind::input && value.device.is_cuda()) return kFewOnCuda;
+  return kFewElements;
+}
 
 // Does the program change all of each tensor of the caller that it changes? Of one changed in part
 // (a cache, one row of a table) the functional form passes over all.
-bool writes_whole_tensors(const OpLog& log) {
+bool writes_whole_tensors(const OpLog& log, int64_t few) {
   std::unordered_map<int32_t, int64_t> elements;  // by memory: of the caller's tensor, less written
   for (const LoggedTensor& value : log.values())
     if (value.kind == LoggedTensor::Kind::input) {
@@ -44,7 +53,7 @@ bool writes_whole_tensors(const OpLog& log) {
   for (const LogItem& item : log.items())
     for (const LogValue written : item.written)
       if (const auto left = elements.find(log.values()[written].memory);
-          left != elements.end() && left->second > kFewElements)
+          left != elements.end() && left->second > few)
         return false;
   return true;
 }
@@ -60,13 +69,13 @@ bool writes_whole_tensors(const OpLog& log) {
 // machine where less than a tenth means nothing: 30 additions 23, 22; 30 relus 20, 21; six linear
 // layers with relu 18, 15; three einsums 24, 4.5. In-place code is the exception (37, 39 for 30
 // ops, and more on large tensors).
-Decision graph_is_faster(const OpLog& log, const LogProgram& program) {
+Decision graph_is_faster(const OpLog& log, const LogProgram& program, int64_t few) {
   const bool kernels = !native_backends().empty();
   if (!program.writes()) return Decision::allow();
   const bool outside = std::ranges::any_of(
       log.items(), [&](const LogItem& item) { return log.changes_input(item); });
   if (!kernels) return Decision::forbid("in-place ops are fastest as they are");
-  return !outside || writes_whole_tensors(log)
+  return !outside || writes_whole_tensors(log, few)
              ? Decision::allow()
              : Decision::forbid("parts of tensors are changed in place");
 }
@@ -77,12 +86,12 @@ bool makes_native_kernels(const CompileOptions& options) {
 }
 
 // Likewise, when it is known what is copied.
-Decision graph_is_faster(const Program& program) {
+Decision graph_is_faster(const Program& program, int64_t few) {
   std::unordered_set<Register> stored;
   for (const Step& step : program.steps) stored.insert(step.into.begin(), step.into.end());
   for (const Step& step : program.steps) {
     if (step.op != "smelt::write" || stored.contains(step.args[0].get<Ref>().id)) continue;
-    if (step.types[0].numel().as_known().value_or(kFewElements + 1) > kFewElements)
+    if (step.types[0].numel().as_known().value_or(few + 1) > few)
       return Decision::forbid("what it changes in place would be copied");
   }
   return Decision::allow();
@@ -241,7 +250,7 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     if (decision && tracked && !(wanted_numbers.empty() && log_.computes_without_numbers()))
       decision = Decision::forbid("its results take part in autograd, and a number is read");
     if (decision && want == Want::fastest && !tracked && !log_.has_backward())
-      decision = graph_is_faster(log, log_);
+      decision = graph_is_faster(log, log_, few_elements(options, log));
     StageStarts stages;
     if (decision && (tracked || shares || !called.empty()) && !is_stage)
       stages = find_stages(log, log_.live(), outputs, called);
@@ -345,7 +354,9 @@ void GraphProgram::record(const OpLog& log, std::span<const LogValue> inputs,
   try {
     graph_ = record_as(replay, examples, {}, wanted);
     if (!makes_native_kernels(options)) return;
-    if (const Decision decision = graph_is_faster(graph_->impl().program->program()); !decision) {
+    if (const Decision decision =
+            graph_is_faster(graph_->impl().program->program(), few_elements(options, log));
+        !decision) {
       graph_->impl().count_ops(-1);
       count(Counter::graphs, -1);
       graph_.reset();

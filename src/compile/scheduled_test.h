@@ -9,15 +9,27 @@
 
 namespace smelt {
 
-// Takes every kernel and makes no code.
+// Takes every kernel of its device, the host or a GPU, and makes no code.
 class NamingBackend final : public Backend {
  public:
+  explicit NamingBackend(bool on_host) : on_host_(on_host) {}
   std::string_view name() const override { return "naming"; }
   std::string target() const override { return "none"; }
   Decision is_available() const override { return Decision::allow(); }
   bool is_native() const override { return false; }
-  bool serves(const Device& device) const override { return device.is_cpu(); }
-  const FusionLimits& limits() const override { return kHostLimits; }
+  bool serves(const Device& device) const override {
+    return on_host_ ? device.is_cpu() : device.is_cuda();
+  }
+  bool runs_on_host() const override { return on_host_; }
+  const FusionLimits& limits() const override {
+    static constexpr FusionLimits kGpuLimits{.longest_row = 64 * 1024,
+                                             .few_rows = 64,
+                                             .few_columns = 4096,
+                                             .small_work = 1024,
+                                             .update_parts = 4096,
+                                             .update_part_width = 1};
+    return on_host_ ? kHostLimits : kGpuLimits;
+  }
   Decision can_compile(const loops::Kernel&) const override { return Decision::allow(); }
   std::vector<KernelImage> compile(std::span<const loops::Kernel* const> kernels,
                                    const KernelOptions&) const override {
@@ -32,12 +44,15 @@ class NamingBackend final : public Backend {
   bool launch(std::span<const Launch>, std::span<const int64_t>, Host&) const override {
     return true;
   }
+
+ private:
+  const bool on_host_;
 };
 
 inline ScheduleOptions naming_options() {
-  static const NamingBackend backend;
+  static const NamingBackend host(true), gpu(false);
   ScheduleOptions options;
-  options.backends = {&backend};
+  options.backends = {&host, &gpu};
   return options;
 }
 

@@ -256,8 +256,7 @@ void Roles::choose_inlined(const Graph& graph) {
 // the bf16 result of a product and of a few numbers for each row. That memory is there anyway. On
 // the host, where kernels are bound by what they compute as well, it is not done.
 void Roles::inline_widened(const Graph& graph) {
-  constexpr int64_t kLarge = 1 << 20;  // elements
-  std::vector<std::vector<ValueId>> sources(graph.nodes.size());  // of inlined nodes: large ones
+  std::vector<std::vector<ValueId>> sources(graph.nodes.size());  // of inlined nodes
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (role[i] != Role::element || meaning[i]->pattern != Pattern::pointwise || late[i] ||
         backend[i]->runs_on_host())
@@ -265,8 +264,8 @@ void Roles::inline_widened(const Graph& graph) {
     const ValueId value = graph.nodes[i].results[0];
     const TensorType& type = graph.type(value);
     const auto elements = type.numel().as_known();
-    if (!elements || *elements < kLarge || is_output[value] ||
-        !read_by_kernels(graph, value, part[i]) || smelt::may_fail(graph, graph.nodes[i]))
+    if (!elements || is_output[value] || !read_by_kernels(graph, value, part[i]) ||
+        smelt::may_fail(graph, graph.nodes[i]))
       continue;
     int64_t bytes = 0;
     bool there = true;

@@ -9,6 +9,10 @@
 //
 // `unet_block`, peak bytes and microseconds on one thread: 1720320, 2208 in NCHW; 1355824, 2331.
 // The convolutions themselves take less time, the tiled kernels that transpose take more.
+//
+// On CUDA all convolutions of a net in half precision are chosen, if there are several: cuDNN
+// computes with the channels last, and brings input, weights and result of each convolution into
+// that order and back (ResNet-50 of 32 images in bf16 on an H200: 580 of 2460 us).
 
 #include <algorithm>
 
@@ -22,6 +26,7 @@ namespace smelt {
 namespace {
 
 const OpName kConvolution("aten::convolution");
+const OpName kConvolutionBackward("aten::convolution_backward");
 const OpName kOneDnn("mkldnn::_convolution_pointwise");  // there, if PyTorch is built with it
 
 // How many times as large as the weights the input has to be.
@@ -111,12 +116,38 @@ class Choice {
   std::vector<bool> is_output_, chosen_;
 };
 
+// The same on CUDA; empty if there are too few.
+std::vector<bool> choose_on_cuda(const Graph& graph) {
+  constexpr int64_t kSeveral = 8;
+  constexpr int64_t kFewChannels = 16;  // of a result
+  std::vector<bool> chosen(graph.nodes.size());
+  const auto is_plain = [](const TensorType& type) {
+    return type.rank() == 4 && type.device.is_cuda() &&
+           (type.dtype == DType::f16 || type.dtype == DType::bf16) && all_known(type.sizes) &&
+           type.strides == contiguous_strides(type.sizes) && !type.numel().is(0);
+  };
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    // Gradients have no rule for operands in several orders.
+    if (node.op == kConvolutionBackward) return {};
+    if (node.op != kConvolution || node.args[6] != Arg(false) || node.args[8] != Arg(Size(1)))
+      continue;
+    const TensorType& made = graph.type(node.results[0]);
+    chosen[i] = is_plain(graph.type(node.args[0].get<Ref>().id)) &&
+                is_plain(graph.type(node.args[1].get<Ref>().id)) && is_plain(made) &&
+                made.sizes[1].known() >= kFewChannels;
+  }
+  return std::ranges::count(chosen, true) < kSeveral ? std::vector<bool>() : chosen;
+}
+
 bool rewrite(Graph& graph, const std::vector<bool>& chosen) {
   std::vector<bool> moved(graph.values.size());
   for (size_t i = 0; i < chosen.size(); ++i)
     if (chosen[i]) moved[graph.nodes[i].args[0].get<Ref>().id] = true;
   NodeWriter writer(graph);
   LayoutTwins twins(graph, writer);
+  for (const Input& input : graph.inputs)
+    if (moved[input.value]) twins.put_channels_last(input.value);
   std::vector<Node> nodes = std::move(graph.nodes);
   for (size_t i = 0; i < nodes.size(); ++i) {
     Node& node = nodes[i];
@@ -138,8 +169,10 @@ bool rewrite(Graph& graph, const std::vector<bool>& chosen) {
 }  // namespace
 
 bool put_channels_last(Graph& graph, const PassOptions& options) {
-  if (!options.has_kernels || !options.has_op || !options.has_op(kOneDnn)) return false;
-  const std::vector<bool> chosen = Choice(graph, options.frozen).run();
+  if (!options.has_kernels) return false;
+  std::vector<bool> chosen = choose_on_cuda(graph);
+  if (chosen.empty() && options.has_op && options.has_op(kOneDnn))
+    chosen = Choice(graph, options.frozen).run();
   if (chosen.empty()) return false;
   Graph draft = graph;
   if (!rewrite(draft, chosen)) return false;

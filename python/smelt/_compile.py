@@ -39,10 +39,13 @@ def compile(model=None, *, mode='default', backend='native', dynamic=None, fullg
     if not disabled:
         say_once(settings.notes(), stacklevel=3)
 
+    is_decorator = model is None
+
     def apply(model):
         check_callable(model, 'smelt.compile')
         if not disabled:
             check_python(settings)
+            say_once(settings.notes_on(model), stacklevel=3 if is_decorator else 4)
         return model if disabled else compile_with(model, settings)
     return apply if model is None else apply(model)
 

@@ -1,6 +1,7 @@
 """Whether this is the Python and the PyTorch that smelt was built for: asked before its library is loaded, which would
 fail with the name of a missing symbol."""
 import importlib.machinery
+import os
 import sys
 
 from . import _built_for
@@ -9,21 +10,39 @@ AGAIN = 'pip install --force-reinstall --no-deps --no-binary smelt smelt (in a s
 
 
 def check():
-    """Raises an ImportError that says what smelt was built for, what is here, and what to do."""
+    """Raises an ImportError that says what smelt was built for, what is here, and what to do. Of a command line that sentence is
+    all there is, with exit code 2."""
+    if not (problem := _problem()):
+        return
+    if _is_command() and '--debug' not in sys.argv:
+        sys.stderr.write(f'smelt: {problem}\n')
+        raise SystemExit(2)
+    raise ImportError(problem)
+
+
+def _problem():
     if _built_for.EXTENSION_SUFFIX not in importlib.machinery.EXTENSION_SUFFIXES:
-        raise ImportError(f'smelt was built for Python {_built_for.PYTHON} ({_built_for.EXTENSION_SUFFIX}) and this is '
-                          f'Python {_version(sys.version_info)} ({importlib.machinery.EXTENSION_SUFFIXES[0]}); '
-                          f'build it for this one: {AGAIN}')
+        return (f'smelt was built for Python {_built_for.PYTHON} ({_built_for.EXTENSION_SUFFIX}) and this is '
+                f'Python {_version(sys.version_info)} ({importlib.machinery.EXTENSION_SUFFIXES[0]}); '
+                f'build it for this one: {AGAIN}')
     try:
         import torch
     except ModuleNotFoundError as missing:
         if missing.name != 'torch':
             raise
-        raise ImportError(f'smelt needs PyTorch {_built_for.TORCH}, and this Python has none; install it: '
-                          f'pip install torch=={_built_for.TORCH}') from None
+        return (f'smelt needs PyTorch {_built_for.TORCH}, and this Python has none; install it: '
+                f'pip install torch=={_built_for.TORCH}')
     if torch.__version__.split('+')[0] != _built_for.TORCH.split('+')[0]:
-        raise ImportError(f'smelt was built for PyTorch {_built_for.TORCH} and this is {torch.__version__}; build it '
-                          f'for this one: {AGAIN}')
+        return (f'smelt was built for PyTorch {_built_for.TORCH} and this is {torch.__version__}; build it '
+                f'for this one: {AGAIN}')
+    return ''
+
+
+def _is_command():
+    """`smelt ...` or `python -m smelt ...`."""
+    called, given = sys.argv[:1], sys.orig_argv
+    return called == ['-m'] and given[given.index('-m') + 1:][:1] == ['smelt'] or (
+        [os.path.basename(name) for name in called] == ['smelt'])
 
 
 def _version(numbers):

@@ -92,14 +92,14 @@ class Report:
 
     def trace(self, path):
         """Writes the time line of a call as Perfetto and chrome://tracing read it; see html()."""
-        from .instruments.inspection import write_trace
+        from .instruments.timeline import write_trace
         write_trace(self._inspect(), path)
 
     def _inspect(self):
         from .instruments.inspection import inspect
         if self.note.startswith('nothing was compiled'):
             raise Error(self.note)
-        return inspect(*self._call)
+        return inspect(*self._call, earlier=self)
 
     def __str__(self):
         lines = [f'{self.name}: {_count(self.graph_count, "graph")}, {_count(self.op_count, "op")}, '

@@ -40,6 +40,7 @@ OPTIONS = {
 
 _CAPTURE = ('recompile_limit', 'rollback')  # options that are no matter of the back end
 _CALL = ('verify_every',)  # nor of the native side
+_OF_CODE = ('disabled_passes', 'freeze', 'fusion', 'max_fused_nodes', 'numerics')
 
 # None: smelt's own, known to the native side by its name.
 _backends = {'eager': None, 'interpret': None, 'native': None}
@@ -100,12 +101,23 @@ class Settings:
         if self.dynamic:
             yield ('dynamic=True has no effect yet: sizes are compiled one by one, and each new one compiles again; pad '
                    'to a few sizes where they vary a lot')
+        if self.backend not in ('native', 'interpret') and (unused := [name for name in self.options if name in _OF_CODE]):
+            yield (f'options {_names(unused)} have no effect with another back end than "native": they are about the code that '
+                   'it makes')
         if self.mode == 'default':
             return
         if GRAPHS.get(self.mode) != 'always':
             yield f"mode={self.mode!r} has nothing of its own on any device yet: it runs as 'default'"
         elif not torch.cuda.is_available():
             yield f"mode={self.mode!r} has nothing of its own on the CPU yet: it runs as 'default'"
+
+    def notes_on(self, model):
+        """The same of wishes that have no effect where the model is."""
+        if GRAPHS.get(self.mode) == 'always' and isinstance(model, torch.nn.Module) and torch.cuda.is_available():
+            devices = {parameter.device.type for parameter in model.parameters()}
+            if devices == {'cpu'}:
+                yield (f"mode={self.mode!r} has nothing of its own on the CPU yet, where {type(model).__name__} is: it runs as "
+                       "'default'")
 
     def keywords(self):
         """As smelt.compile takes them."""

@@ -60,3 +60,14 @@ def unflatten(structure, tensors):
                    for f in dataclasses.fields(structure) if f.init}
         return dataclasses.replace(structure, **changes)
     return structure
+
+
+def values_of(structure):
+    """What a structure of flatten()'s has besides tensors, one after the other."""
+    if isinstance(structure, dict):
+        structure = tuple(structure.values())
+    if isinstance(structure, (list, tuple)):
+        for value in structure:
+            yield from values_of(value)
+    elif not isinstance(structure, _Leaf):
+        yield structure

@@ -84,6 +84,31 @@ def make_on_a_gpu():
     return nn.Linear(3, 3).cuda(), torch.randn(3, 3)
 
 
+def make_exits():
+    raise SystemExit('no licence')
+
+
+class Exits(nn.Module):
+    def forward(self, x):
+        raise SystemExit(4)
+
+
+def make_that_exits():
+    return Exits(), torch.ones(3)
+
+
+def make_long_message():
+    raise RuntimeError('first line\\nsecond line')
+
+
+def make_silent():
+    assert NUMBER == 4
+
+
+def make_needs_more(width):
+    return nn.Linear(width, width), torch.ones(width)
+
+
 def make_nothing():
     return 3
 

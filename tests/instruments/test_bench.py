@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from smelt.instruments import energy, rounds
+from smelt.instruments import energy, rounds, terminal
 
 FEW = ('--rounds', '10')
 
@@ -43,7 +43,157 @@ def test_modes_back_ends_and_batch_sizes(models, smelt_command):
     found = measured(smelt_command, f'{models}:make_model', '--backend', 'native', '--backend', 'eager',
                      '--option', 'numerics=eager', '--batch-sizes', '1,4')
     assert [(row['label'], row['point']) for row in found['rows']] == [
-        (label, {'batch_size': size}) for size in (1, 4) for label in ('eager', 'smelt', 'smelt eager')]
+        (label, {'batch_size': size}) for size in (1, 4)
+        for label in ('eager', 'smelt numerics=eager', 'smelt eager numerics=eager')]
+
+
+def test_inputs_with_sweeps(models, smelt_command):
+    found = measured(smelt_command, f'{models}:chain', '--inputs', 'torch.randn(batch_size, rows)', '--batch-sizes', '2', '--sweep',
+                     'rows=3,5', '--no-memory', '--device', 'cpu')
+    assert [tuple(row['point'].values()) for row in found['rows'][::2]] == [(2, 3), (2, 5)]
+    assert found['rows'][0]['samples_per_call'] == 2
+
+
+def test_a_peer(models, smelt_command, monkeypatch):
+    asked = []
+    monkeypatch.setattr('torch.compile', lambda model, mode=None: asked.append(mode) or model)
+    found = measured(smelt_command, f'{models}:make_model', '--peer', '--no-memory')
+    assert [row['label'] for row in found['rows']] == ['eager', 'smelt', 'torch.compile'] and asked == [None]
+    # TARGET behind an option that may stand alone.
+    found = measured(smelt_command, '--no-memory', '--peer', 'torch.compile:max-autotune', '--peer', f'{models}:make_model')
+    assert [row['label'] for row in found['rows']][2:] == ['torch.compile:max-autotune', 'torch.compile']
+    assert asked == [None, 'max-autotune', None]
+
+
+def test_a_mode_without_effect_is_said(models, smelt_command, monkeypatch):
+    monkeypatch.setattr('torch.cuda.is_available', lambda: False)
+    code, _, err = smelt_command('bench', f'{models}:make_model', *FEW, '--mode', 'max-autotune', '--no-memory')
+    assert code == 0 and err.count('\n') == 1 and 'has nothing of its own on the CPU' in err
+
+
+def test_a_baseline_is_measured_again_as_it_was(models, smelt_command):
+    code, _, err = smelt_command('bench', '--save', f'{models}:chain', '--inputs', 'torch.ones(rows)', '--sweep', 'rows=3,4', '--option',
+                                 'fusion=none', *FEW, '--no-memory')
+    assert code == 0, err
+    code, out, err = smelt_command('bench', '--check', 'last', '--tolerance', 50, *FEW, '--no-memory', '--json')
+    assert code == 0, err
+    found = json.loads(out)
+    assert [(row['label'], row['point']) for row in found['check']] == [('smelt fusion=none', {'rows': 3}), ('smelt fusion=none', {'rows': 4})]
+    # Other inputs and other options are other measurements.
+    code, _, err = smelt_command('bench', f'{models}:chain', '--inputs', 'torch.ones(9)', '--check', 'last')
+    assert code == 2 and 'has no run of' in err
+    code, _, err = smelt_command('bench', '--check', 'no_such_name')
+    assert code == 2 and "has no run 'no_such_name'" in err
+
+
+def test_a_baseline_of_an_empty_history(smelt_command):
+    code, _, err = smelt_command('bench', '--check', 'last')
+    assert code == 2 and 'has no runs yet' in err
+
+
+@pytest.mark.parametrize('text', ('', '[]', '{}', '{"rows": [{"label": "smelt"}]}', '{"rows": 3}',
+                                  '{"rows": [{"label": "smelt", "point": {}, "median": 1, "low": 1, "high": 0}]}'))
+def test_files_that_are_no_baselines(models, smelt_command, tmp_path, text):
+    path = tmp_path / 'baseline.json'
+    path.write_text(text)
+    for target in ([f'{models}:make_model'], []):
+        code, out, err = smelt_command('bench', *target, '--check', path)
+        assert (code, out, err.count('\n')) == (2, '', 1) and 'the baseline' in err
+
+
+def test_a_baseline_of_another_machine_or_kind(models, smelt_command, tmp_path):
+    path = tmp_path / 'baseline.json'
+    found = measured(smelt_command, f'{models}:make_training', '--no-memory')
+    path.write_text(json.dumps(found | {'hardware': found['hardware'] | {'cpu': 'abacus'}}))
+    code, out, _ = smelt_command('bench', f'{models}:make_training', '--check', path, '--tolerance', 50, *FEW, '--no-memory')
+    assert code == 0 and 'measured on other hardware: cpu was abacus' in out
+    code, _, err = smelt_command('bench', f'{models}:make_training', '--train', '--check', path)
+    assert code == 2 and 'is of inference' in err
+
+
+def test_an_older_history_can_be_used(models, smelt_command, tmp_path):
+    import sqlite3
+    path = tmp_path / 'old.sqlite'
+    with sqlite3.connect(path) as db:
+        db.execute('create table runs (id integer primary key, time text, name text, target text, kind text, hardware text, versions text)')
+    for _ in range(2):
+        assert smelt_command('bench', f'{models}:make_model', '--save', '--history', path, *FEW, '--no-memory')[0] == 0
+
+
+TIMED = """
+import time
+
+import smelt
+import torch
+
+seen = {'eager': [], 'smelt': []}
+
+
+@smelt.disable
+def wait(name):
+    start = time.perf_counter()
+    while time.perf_counter() - start < 2e-3:
+        pass
+    seen[name].append(time.perf_counter() - start)
+
+
+def function(x):
+    wait('smelt' if smelt.is_compiling() else 'eager')
+    return x + 1
+
+
+def make_model():
+    return function, torch.ones(3)
+"""
+
+
+def test_numbers_agree_with_a_stop_watch(tmp_path, smelt_command):
+    """Calls that carry a stop-watch of their own: whatever else the machine does, both see the same calls."""
+    path = tmp_path / 'timed_target.py'
+    path.write_text(TIMED)
+    code, out, err = smelt_command('bench', f'{path}:make_model', '--rounds', 60, '--no-memory', '--no-energy', '--option',
+                                   'rollback=false', '--json')
+    assert code == 0, err
+    import sys
+    seen = sys.modules['timed_target'].seen
+    for row in json.loads(out)['rows']:
+        watch = seen['smelt' if 'smelt' in row['label'] else 'eager'][-60:]
+        for name, value in (('median', rounds.median(watch)), ('mean', sum(watch) / 60), ('p95', rounds.quantile(watch, 0.95))):
+            assert math.isclose(row[name], value, rel_tol=0.05), (row['label'], name, row[name], value)
+        assert math.isclose(row['throughput'], 3 / rounds.median(watch), rel_tol=0.05)
+
+
+def test_a_table_fits_the_terminal():
+    columns = ['', *(f'column {i}' for i in range(8))]
+    rows = [['a name of some length', *('12.34 ms' for _ in range(8))]]
+    parts = terminal.parts_of(columns, rows, 80)
+    assert len(parts) > 1 and sorted({i for part in parts for i in part}) == list(range(9)) and all(part[0] == 0 for part in parts)
+    for part in parts:
+        assert 1 + sum(len(max(columns[i], rows[0][i], key=len)) + 3 for i in part) <= 80
+    assert terminal.parts_of(columns, rows, 200) == [list(range(9))]
+    assert terminal.parts_of(columns, rows, 10) == [[0, i] for i in range(1, 9)]
+
+
+def test_the_table_on_a_narrow_terminal(models, tmp_path):
+    import os
+    import pty
+    import subprocess
+    import sys
+    ours, theirs = pty.openpty()
+    done = subprocess.Popen([sys.executable, '-m', 'smelt', 'bench', f'{models}:make_model', *FEW, '--no-energy'], stdout=theirs,
+                            stderr=theirs, env={**os.environ, 'COLUMNS': '80', 'TERM': 'xterm'})
+    os.close(theirs)
+    text = b''
+    try:
+        while part := os.read(ours, 1 << 16):
+            text += part
+    except OSError:  # it has ended
+        pass
+    assert done.wait() == 0
+    os.close(ours)
+    shown = text.decode()
+    assert '…' not in shown and all(word in shown for word in ('median', 'speed-up', 'p99', 'first call', 'memory'))
+    assert 'first call: ' in shown or 'interleaved rounds' in shown  # the progress
 
 
 def test_sweeps(models, smelt_command):

@@ -1,5 +1,6 @@
 """The command line: help, exit codes, one clear line for what can not be done."""
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -51,10 +52,15 @@ PROBLEMS = {
     'no_such_file.py:make_model': 'there is no file no_such_file.py',
     'no.such.module:make_model': 'there is no module no.such.module',
     '{models}:not_there': 'has no not_there; it has Net, make_model',
-    '{models}:NUMBER': 'is a int, not a function',
+    '{models}:NUMBER': 'is of type int, not a function',
     '{models}:make_broken': 'raised ValueError: no weights (at ',
     '{models}:make_calls_that_raise': 'mat1 and mat2 shapes cannot be multiplied',
     '{models}:make_nothing': 'is to return (model, inputs) or a dict',
+    '{models}:make_exits': "ended the process: sys.exit('no licence')",
+    '{models}:make_that_exits': 'ended the process: sys.exit(4)',
+    '{models}:make_long_message': 'raised RuntimeError: first line (at ',
+    '{models}:make_silent': 'raised AssertionError (at ',
+    '{models}:make_needs_more': "missing 1 required positional argument: 'width'",
 }
 
 
@@ -81,6 +87,84 @@ def test_a_file_that_raises_when_it_is_loaded(tmp_path, smelt_command):
     assert code == 2 and 'ZeroDivisionError' in err and f'{os.path.basename(path)}:2' in err
 
 
+FILES = {'syntax': ('def f(:\n', 'SyntaxError'), 'exits': ('import sys\nsys.exit(3)\n', 'ended the process: sys.exit(3)'),
+         'imports': ('import no_such_package\n', "No module named 'no_such_package'"), 'zeros': ('\0', 'SyntaxError')}
+
+
+@pytest.mark.parametrize('kind', FILES)
+def test_files_that_can_not_be_loaded(kind, tmp_path, smelt_command):
+    path = tmp_path / f'bad_{kind}.py'
+    path.write_text(FILES[kind][0])
+    code, out, err = smelt_command('bench', f'{path}:make_model')
+    assert (code, out) == (2, '') and FILES[kind][1] in err and err.count('\n') == 1
+
+
+def test_a_fault_of_a_command_is_one_line_too(models, smelt_command, monkeypatch):
+    from smelt.instruments import bench
+    monkeypatch.setattr(bench, '_measure', lambda *arguments: 1 / 0)
+    code, out, err = smelt_command('bench', f'{models}:make_model')
+    assert (code, out, err.count('\n')) == (2, '', 1) and 'ZeroDivisionError' in err and '--debug' in err
+    with pytest.raises(ZeroDivisionError):
+        smelt_command('bench', f'{models}:make_model', '--debug')
+
+
+@pytest.mark.parametrize('arguments', (['bench', 'x.py:f', '--no-such-option'], ['no_such_command'], ['bench', 'x.py:f', '--rounds', 'x'],
+                                       ['verify'], ['explain'], ['doctor', 'x']), ids=' '.join)
+def test_wrong_arguments_are_one_line(arguments, smelt_command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        smelt_command(*arguments)
+    assert stop.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith('smelt: ') and err.count('\n') == 1 and '--help' in err
+
+
+BUILT_FOR = """TORCH = '9.9.9'
+PYTHON = '{python}'
+EXTENSION_SUFFIX = {suffix!r}
+"""
+
+
+@pytest.mark.parametrize('suffix, said', ((None, 'built for PyTorch 9.9.9 and this is'),
+                                          ('.cpython-313-x86_64-linux-gnu.so', 'built for Python 3.13')))
+def test_another_pytorch_or_python_is_one_sentence(tmp_path, suffix, said):
+    """Of the command, which would fail in its imports, as of the import itself."""
+    import smelt
+    from smelt import _built_for
+    package = tmp_path / 'smelt'
+    package.mkdir()
+    for path in pathlib.Path(smelt.__file__).parent.iterdir():
+        if path.name not in ('_built_for.py', '__pycache__'):
+            (package / path.name).symlink_to(path)
+    (package / '_built_for.py').write_text(BUILT_FOR.format(python='3.13', suffix=suffix or _built_for.EXTENSION_SUFFIX))
+    world = {**os.environ, 'PYTHONPATH': str(tmp_path)}
+    for arguments in (['-m', 'smelt', 'doctor'], ['-m', 'smelt', 'bench', 'x.py:f']):
+        done = smelt_process(*arguments, env=world)
+        assert done.returncode == 2 and done.stdout == '' and done.stderr.count('\n') == 1
+        assert done.stderr.startswith('smelt: smelt was ') and said in done.stderr
+    done = smelt_process('-c', 'import smelt', env=world)
+    assert done.returncode == 1 and said in done.stderr.splitlines()[-1]
+
+
+def test_import_takes_at_most_30_ms_beyond_torch():
+    """Processor time, which other programs do not lengthen much: the least of some."""
+    program = 'import torch, time; start = time.process_time(); import smelt; print(time.process_time() - start)'
+    took = []
+    for _ in range(8):
+        took.append(float(smelt_process('-c', program).stdout))
+        if took[-1] <= 0.03:
+            return
+    assert False, took
+
+
+def test_files_are_checked_before_any_work(models, smelt_command, tmp_path, monkeypatch):
+    monkeypatch.setattr('smelt.instruments.target.Target.make', None)  # nothing comes to that
+    missing = tmp_path / 'no' / 'file'
+    for arguments in (['bench', '--plot', f'{missing}.png'], ['bench', '--save', '--history', tmp_path], ['explain', '--html', missing],
+                      ['explain', '--trace', missing], ['verify', '--script', missing]):
+        code, _, err = smelt_command(arguments[0], f'{models}:make_model', *arguments[1:])
+        assert code == 2 and ('can not be written' in err or 'can not be used' in err) and err.count('\n') == 1
+
+
 def test_debug_shows_the_traceback(models, smelt_command):
     with pytest.raises(Exception) as raised:
         smelt_command('bench', f'{models}:make_broken', '--debug')
@@ -100,6 +184,12 @@ BAD_ARGUMENTS = {
     '--check=last': 'has no run of',
     '--check=missing.json': 'can not be read',
     '--threads=0': 'at least 1',
+    '--rounds=0': 'at least 1',
+    '--depth=0': 'at least 1',
+    '--seconds=-1': 'larger than 0',
+    '--tolerance=0': 'larger than 0',
+    '--inputs=torch.ones(': 'is no Python expression',
+    '--inputs=torch.ones(rows)': "name 'rows' is not defined",
 }
 
 

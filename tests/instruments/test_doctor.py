@@ -57,5 +57,22 @@ def test_a_smoke_test_that_fails(monkeypatch, smelt_command):
 
 
 def test_a_library_that_is_missing():
-    found = doctor._library('Nothing', 'no_such_library_anywhere', 'install it')
-    assert found.state == doctor.NOTE and found.remedy == 'install it'
+    found = doctor._library('Nothing', 'no_such_library_anywhere', 'products use it', 'install it')
+    assert found.state == doctor.NOTE and found.remedy == 'install it' and 'products use it' in found.text
+    found = doctor._library('Nothing', 'no_such_library_anywhere', 'products use it', 'install it', is_needed=False)
+    assert found.state == doctor.GOOD and 'without a GPU not needed' in found.text
+
+
+def test_everything_is_listed_with_or_without_a_gpu():
+    rows = {row.name: row for row in doctor.examine(smoke=False)}
+    assert {'Python', 'PyTorch', 'processor', 'LLVM', 'NVRTC', 'cuBLASLt', 'cuDNN'} <= set(rows)
+    assert any(name.startswith('GPU') for name in rows)
+    assert all(row.remedy or row.state == doctor.GOOD for row in rows.values() if row.name != 'compiler')
+
+
+def test_a_gpu_that_is_too_old(monkeypatch):
+    class Old:
+        name, major, minor, total_memory = 'Tesla K80', 3, 7, 12 << 30
+    monkeypatch.setattr(doctor.torch.cuda, 'get_device_properties', lambda index: Old)
+    found = doctor._one_gpu(0)
+    assert found.state == doctor.NOTE and 'sm_37' in found.text and 'sm_70' in found.remedy

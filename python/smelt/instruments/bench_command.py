@@ -4,31 +4,32 @@ import sys
 
 from . import drift, history, terminal
 from .command import add_command, add_target, load_target
-from .problems import Problem
+from .problems import Problem, whole_numbers
 
 EXAMPLES = """\
   smelt bench net.py:make_model                          eager against smelt
-  smelt bench net.py:make_model --peer torch.compile     and against torch.compile
+  smelt bench net.py:make_model --peer                   and against torch.compile
   smelt bench net.py:make_model --train --batch-sizes 1,8,64
   smelt bench net.py:make_model --whole-step             the training step as one compiled function
   smelt bench net.py:make_model --option freeze=true --plot out.png
   smelt bench net.py:make_model --where                  what compiling each submodule is worth
   smelt bench net.py:make_model --save release           into the history, under a name
-  smelt bench net.py:make_model --check release          exit code 1 if it has become slower
+  smelt bench --check release                            measures that again; exit code 1 if it has become slower
   smelt bench mymodels:relu_chain --inputs "torch.randn(512, 512)"
+  smelt bench mymodels:relu_chain --inputs "torch.randn(rows, 512)" --sweep rows=64,512
 """
 
 
 def add_to(parts, name):
     parser = add_command(parts, name, 'what compiling is worth, measured: eager against smelt in interleaved rounds',
                          EXAMPLES)
-    add_target(parser)
+    add_target(parser, optional=True)
     parser.add_argument('--mode', action='append', default=[], help='of smelt.compile; may be given several times')
     parser.add_argument('--backend', action='append', default=[], help='of smelt.compile; may be given several times')
     parser.add_argument('--option', action='append', default=[], metavar='NAME=VALUE',
                         help='of smelt.compile(options=...); may be given several times')
-    parser.add_argument('--peer', action='append', default=[], metavar='torch.compile[:MODE]',
-                        help='is measured as well')
+    parser.add_argument('--peer', action='append', nargs='?', const='torch.compile', default=[],
+                        metavar='torch.compile[:MODE]', help='is measured as well; without a value, torch.compile')
     parser.add_argument('--train', action='store_true', help='forward, backward and optimizer step; the model is '
                         'compiled')
     parser.add_argument('--whole-step', action='store_true', help='the same; the whole step is compiled')
@@ -45,7 +46,8 @@ def add_to(parts, name):
     parser.add_argument('--plot', metavar='FILE', help='.png, .svg or .html (takes matplotlib)')
     parser.add_argument('--save', nargs='?', const='', metavar='NAME', help='into the history, under a name')
     parser.add_argument('--check', metavar='BASELINE', help="against a run: 'last', a name or number of the history, "
-                        'or a file of --json; exit code 1 if a row is slower')
+                        'or a file of --json; exit code 1 if a row is slower. Without TARGET the baseline is '
+                        'measured again, as it was')
     parser.add_argument('--tolerance', type=float, default=drift.TOLERANCE, metavar='PART',
                         help=f'with --check: what is no regression (default: {drift.TOLERANCE})')
     parser.add_argument('--absolute', action='store_true', help='with --check: do not divide out what eager lost too')
@@ -55,27 +57,34 @@ def add_to(parts, name):
 
 def run(arguments):
     from .contestants import INFERENCE, TRAINING, WHOLE_STEP, chosen, parse_options
+    path = arguments.history or history.default_path()
+    _find_target(arguments, path)
+    _check_numbers(arguments)
     kind = WHOLE_STEP if arguments.whole_step else TRAINING if arguments.train else INFERENCE
     contestants = chosen(arguments.mode, arguments.backend, parse_options(arguments.option), arguments.peer)
     sweep = _sweep(arguments)
     if arguments.plot:
         from . import plot
         plot.check(arguments.plot)
+    if arguments.save is not None:
+        history.check(path)
     target = load_target(arguments)
     if arguments.where:
         return _where(arguments, target, contestants, kind, sweep)
-    path = arguments.history or history.default_path()
     from . import machine
     from .bench import run as measure
-    base = None
+    base, name = None, _described(arguments)
     if arguments.check:
-        base = history.baseline(arguments.check, path, target.text, kind, machine.hardware())
+        base = history.baseline(arguments.check, path, name, kind, machine.hardware())
     with terminal.progress(target.text, 1.0) as told:
         found = measure(target, contestants, kind=kind, sweep=sweep, device=arguments.device,
                         seconds=arguments.seconds, rounds_=arguments.rounds, with_memory=not arguments.no_memory,
                         with_energy=not arguments.no_energy, told=told)
+    found |= {'target': name, 'arguments': {key: getattr(arguments, key) for key in _KEPT}}
     if base is not None:
-        runs = history.load(path, target.text, kind, found['hardware'])
+        runs = history.load(path, name, kind, found['hardware'])
+        if base['hardware'] != found['hardware']:
+            found['check_note'] = _other_hardware(base['hardware'], found['hardware'])
         found['check'] = drift.compare(found, base, runs, arguments.tolerance, arguments.absolute)
         if not found['check']:
             raise Problem(f'the baseline {arguments.check} has none of the rows that were measured')
@@ -90,18 +99,55 @@ def run(arguments):
     return 1 if any(row['slower'] for row in found.get('check', ())) else 0
 
 
+# What a baseline is measured again with.
+_KEPT = ('target', 'inputs', 'device', 'threads', 'mode', 'backend', 'option', 'peer', 'train', 'whole_step', 'batch_sizes',
+         'sweep')
+
+
+def _find_target(arguments, path):
+    """Where TARGET was taken for the value of an option that may stand alone, or is the baseline's."""
+    if arguments.target is None:
+        for number, value in enumerate(arguments.peer):
+            if ':' in value and not value.startswith('torch.compile'):
+                arguments.target, arguments.peer[number] = value, 'torch.compile'
+    if arguments.target is None and arguments.save and ':' in arguments.save:
+        arguments.target, arguments.save = arguments.save, ''
+    if arguments.target is None and arguments.check:
+        for key, value in history.arguments_of(arguments.check, path).items():
+            if key in _KEPT:
+                setattr(arguments, key, value)
+    if arguments.target is None:
+        raise Problem('what is to be measured? smelt bench file.py:make_model')
+
+
+def _check_numbers(arguments):
+    for name, least in (('rounds', 1), ('depth', 1)):
+        value = getattr(arguments, name)
+        if value is not None and value < least:
+            raise Problem(f'--{name} is at least {least}')
+    for name in ('seconds', 'tolerance'):
+        if not 0 < getattr(arguments, name) < float('inf'):
+            raise Problem(f'--{name} is to be larger than 0')
+
+
+def _described(arguments):
+    """TARGET with what makes another measurement of it."""
+    return ' '.join([arguments.target, *([f'--inputs "{arguments.inputs}"'] if arguments.inputs is not None else []),
+                     *([f'--device {arguments.device}'] if arguments.device else [])])
+
+
+def _other_hardware(before, now):
+    changed = [f'{name} was {before.get(name)}, is {now.get(name)}' for name in now if before.get(name) != now[name]]
+    return f'the baseline was measured on other hardware: {"; ".join(changed)}'
+
+
 def _sweep(arguments):
     """{parameter: values} of --batch-sizes and --sweep."""
     texts = [f'batch_size={arguments.batch_sizes}'] if arguments.batch_sizes else []
     sweep = {}
     for text in [*texts, *arguments.sweep]:
         name, _, values = text.partition('=')
-        try:
-            sweep[name] = [int(part) for part in values.split(',')]
-        except ValueError:
-            raise Problem(f'{text!r}: the values are to be whole numbers with commas between, 1,8,64') from None
-        if min(sweep[name]) < 1:
-            raise Problem(f'{text!r}: the values are to be whole numbers from 1 on')
+        sweep[name] = whole_numbers(repr(text), values)
     return sweep
 
 
@@ -118,6 +164,8 @@ def _show(found, path):
             print(f'{_name(row)}: first call {terminal.seconds(row["first_call"])}, of it ' + ', '.join(parts))
     if 'saved_as' in found:
         print(f'saved as run {found["saved_as"]} in {path}')
+    if 'check_note' in found:
+        print(f'note: {found["check_note"]}')
     for row in found.get('check', ()):
         print(_finding(row))
 
@@ -129,19 +177,20 @@ def _name(row):
 def _table(found):
     with_memory = any('memory' in row for row in found['rows'])
     with_energy = any('energy' in row for row in found['rows'])
-    columns = ['', 'mean', 'median', '95 %', 'p95', 'p99', 'per s', 'first call',
-               *(['memory'] if with_memory else []), *(['energy'] if with_energy else []), 'speed-up', '95 %']
+    columns = ['', 'median', '95 %', 'speed-up', '95 %', 'mean', 'p95', 'p99', 'per s', 'first call',
+               *(['memory'] if with_memory else []), *(['energy'] if with_energy else [])]
     rows = []
     for row in found['rows']:
-        cells = [_name(row), *(terminal.seconds(row[key]) for key in ('mean', 'median')),
+        cells = [_name(row), terminal.seconds(row['median']),
                  f'{terminal.seconds(row["low"])} .. {terminal.seconds(row["high"])}',
-                 *(terminal.seconds(row[key]) for key in ('p95', 'p99')), f'{row["throughput"]:.4g}',
+                 f'{row["speedup"]:.2f}', f'{row["speedup_low"]:.2f} .. {row["speedup_high"]:.2f}',
+                 *(terminal.seconds(row[key]) for key in ('mean', 'p95', 'p99')), terminal.count(row['throughput']),
                  terminal.seconds(row['first_call'])]
         if with_memory:
             cells.append(' + '.join(terminal.bytes_(value) for value in row['memory'].values()))
         if with_energy:
             cells.append(' + '.join(f'{value:.3g} J' for value in row['energy'].values()))
-        rows.append([*cells, f'{row["speedup"]:.2f}', f'{row["speedup_low"]:.2f} .. {row["speedup_high"]:.2f}'])
+        rows.append(cells)
     return columns, rows
 
 

@@ -7,15 +7,22 @@ import argparse
 import sys
 import warnings
 
-from .problems import Problem
+from .problems import Problem, one_line
 
 _COMMANDS = {'bench': 'bench_command', 'explain': 'explain_command', 'verify': 'verify_command',
              'doctor': 'doctor_command'}
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong with the arguments."""
+
+    def error(self, message):
+        self.exit(2, f'smelt: {message}; see {self.prog} --help\n')
+
+
 def main(argv=None):
     """Runs a command; gives the exit code."""
-    parser = argparse.ArgumentParser(prog='smelt', description='Measure, look into, check and operate what smelt '
+    parser = _Parser(prog='smelt', description='Measure, look into, check and operate what smelt '
                                      'compiles.', epilog='smelt COMMAND --help has examples of each.')
     parser.add_argument('--version', action='store_true', help='the version of smelt and what it was built for')
     parts = parser.add_subparsers(metavar='COMMAND', dest='command')
@@ -34,14 +41,26 @@ def main(argv=None):
     except Problem as problem:
         if arguments.debug:
             raise
-        print(f'smelt: {problem}', file=sys.stderr)
-        return 2
+        return _failed(problem)
+    except SystemExit as stop:
+        if arguments.debug:
+            raise
+        return _failed(f'{getattr(arguments, "target", None) or "the target"} ended the process: sys.exit({stop.code!r})')
     except KeyboardInterrupt:
         print('smelt: interrupted', file=sys.stderr)
         return 130
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone, as head does
         return 0
+    except Exception as error:
+        if arguments.debug:
+            raise
+        return _failed(f'{one_line(error)}. This should not happen: please report it with what --debug shows')
+
+
+def _failed(text):
+    print(f'smelt: {text}', file=sys.stderr)
+    return 2
 
 
 def _module(name):
@@ -65,13 +84,14 @@ def add_command(parts, name, help, examples):
     return parser
 
 
-def add_target(parser):
-    parser.add_argument('target', metavar='TARGET',
+def add_target(parser, optional=False):
+    parser.add_argument('target', metavar='TARGET', nargs='?' if optional else None,
                         help='file.py:make_model or package.module:make_model, a function that returns '
                         '(model, inputs); with --inputs, the model or function itself')
     parser.add_argument('--inputs', metavar='EXPRESSION',
-                        help='TARGET is the model or function itself, called with this: "torch.randn(8, 16)"')
-    parser.add_argument('--device', help='passed to make_model(device=...)')
+                        help='TARGET is the model or function itself, called with this: "torch.randn(8, 16)"; it may use '
+                        'batch_size and the names of --sweep')
+    parser.add_argument('--device', help='passed to make_model(device=...); with --inputs, where model and inputs go')
     parser.add_argument('--threads', type=int, help="of PyTorch's (default: its own choice)")
 
 

@@ -1,5 +1,6 @@
 """Who is measured: eager, smelt in its modes and back ends, torch.compile; and the step that each of them runs."""
 import dataclasses
+import sys
 
 import torch
 
@@ -18,19 +19,24 @@ def chosen(modes, backends, options, peers):
     contestants = [Contestant('eager', lambda model: model)]
     for backend in backends or ['native']:
         for mode in modes or ['default']:
-            parts = ['smelt', *([backend] if backend != 'native' else []), *([mode] if mode != 'default' else [])]
-            settings = _checked(mode=mode, backend=backend, options=options)
+            parts = ['smelt', *([backend] if backend != 'native' else []), *([mode] if mode != 'default' else []),
+                     *(f'{name}={str(value).lower()}' for name, value in sorted(options.items()))]
+            settings = checked(mode=mode, backend=backend, options=options)
             contestants.append(Contestant(' '.join(parts), lambda model, s=settings: _compile.compile_with(model, s)))
     for peer in peers:
         contestants.append(_peer(peer))
     return contestants
 
 
-def _checked(**keywords):
+def checked(**keywords):
+    """The settings of these arguments; stderr is told of those without effect."""
     try:
-        return _settings.check(**keywords)
+        settings = _settings.check(**keywords)
     except ValueError as error:
         raise Problem(str(error)) from error
+    for note in settings.notes():
+        print(f'smelt: {note}', file=sys.stderr)
+    return settings
 
 
 def _peer(text):

@@ -8,11 +8,13 @@ import os
 import shutil
 import site
 import sys
+import time
 
 import torch
 
 from .. import _built_for, _compile, _native
 from . import machine
+from .problems import one_line
 
 GOOD, NOTE, BAD = 'ok', 'note', 'missing'
 
@@ -36,6 +38,8 @@ def examine(smoke=True):
     yield from _packages()
     if smoke:
         yield _smoke_test()
+        if torch.cuda.is_available():
+            yield _smoke_test('cuda')
 
 
 def _python():
@@ -65,13 +69,13 @@ def _lines(path):
 
 
 def _code():
-    target = _native.cpu_target()
+    target, version = _native.cpu_target(), getattr(_built_for, 'LLVM', '')
     if target == 'none':
         return Finding('LLVM', BAD, "this smelt was built without LLVM: PyTorch's kernels are called, nothing is fused",
                        'install LLVM 19 or newer (Debian: llvm-19-dev libzstd-dev zlib1g-dev) and build smelt again')
     wanted = os.environ.get('SMELT_CPU_TARGET')
     note = f' (SMELT_CPU_TARGET={wanted})' if wanted else ''
-    return Finding('LLVM', GOOD, f'machine code for {target}{note}')
+    return Finding('LLVM', GOOD, f'{version}{": " if version else ""}machine code for {target}{note}')
 
 
 def _switched_off():
@@ -82,30 +86,42 @@ def _switched_off():
     return Finding('switches', GOOD, ', '.join(found) or 'none set')
 
 
+_OLDEST_GPU = (7, 0)  # NVRTC of CUDA 12 makes code for it, and the kernels use its instructions
+
+
 def _gpu():
-    if not torch.cuda.is_available():
-        if torch.version.cuda is None:
-            yield Finding('GPU', NOTE, 'this PyTorch was built without CUDA: the processor is used',
-                          'for a GPU install a PyTorch with CUDA (https://pytorch.org/get-started) and smelt for it')
-        else:
-            yield Finding('GPU', NOTE, f'PyTorch has CUDA {torch.version.cuda} and sees no GPU',
-                          'look at nvidia-smi: the driver may be missing or too old, or CUDA_VISIBLE_DEVICES empty')
-        return
-    for index in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(index)
-        yield Finding(f'GPU {index}', GOOD, f'{properties.name}, sm_{properties.major}{properties.minor}, '
-                      f'{properties.total_memory / 2**30:.0f} GiB')
-    yield _library('NVRTC', 'nvrtc', f'pip install nvidia-cuda-nvrtc-cu{(torch.version.cuda or "12").split(".")[0]}')
-    yield _library('cuBLASLt', 'cublasLt', 'it comes with PyTorch: install PyTorch again')
-    if torch.backends.cudnn.is_available():
-        yield Finding('cuDNN', GOOD, str(torch.backends.cudnn.version()))
+    """The GPU and the libraries for it. Without a GPU these are not missed: that they are there or not is told."""
+    has_gpu = torch.cuda.is_available()
+    if has_gpu:
+        for index in range(torch.cuda.device_count()):
+            yield _one_gpu(index)
+    elif torch.version.cuda is None:
+        yield Finding('GPU', NOTE, 'this PyTorch was built without CUDA: the processor is used',
+                      'for a GPU install a PyTorch with CUDA (https://pytorch.org/get-started) and smelt for it')
     else:
-        yield Finding('cuDNN', NOTE, 'not there: convolutions are slow', 'it comes with PyTorch: install PyTorch again')
+        yield Finding('GPU', NOTE, f'PyTorch has CUDA {torch.version.cuda} and sees no GPU',
+                      'look at nvidia-smi: the driver may be missing or too old, or CUDA_VISIBLE_DEVICES empty')
+    cuda = (torch.version.cuda or '13').split('.')[0]
+    wheel = 'nvidia-cuda-nvrtc' if int(cuda) >= 13 else f'nvidia-cuda-nvrtc-cu{cuda}'
+    yield _library('NVRTC', 'nvrtc', 'kernels for the GPU are made by it', f'pip install {wheel}', has_gpu)
+    yield _library('cuBLASLt', 'cublasLt', 'matrix products use it', 'it comes with a PyTorch for CUDA: install that again', has_gpu)
+    yield _library('cuDNN', 'cudnn', 'convolutions use it', 'it comes with a PyTorch for CUDA: install that again', has_gpu)
 
 
-def _library(name, library, remedy):
-    folders = [*site.getsitepackages(), site.getusersitepackages()]
-    found = [path for folder in folders for path in glob.glob(f'{folder}/nvidia/**/lib{library}.so*', recursive=True)]
+def _one_gpu(index):
+    properties = torch.cuda.get_device_properties(index)
+    text = (f'{properties.name}, sm_{properties.major}{properties.minor}, {properties.total_memory / 2**30:.0f} GiB, '
+            f'CUDA {torch.version.cuda}')
+    if (properties.major, properties.minor) < _OLDEST_GPU:
+        return Finding(f'GPU {index}', NOTE, f"{text}: too old for smelt's kernels, PyTorch's are called",
+                       f'use a GPU of sm_{_OLDEST_GPU[0]}{_OLDEST_GPU[1]} or newer')
+    return Finding(f'GPU {index}', GOOD, text)
+
+
+def _library(name, library, use, remedy, is_needed=True):
+    folders = [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
+    found = [path for folder in dict.fromkeys(folders) if folder
+             for path in sorted(glob.glob(f'{folder}/nvidia/*/lib/lib{library}.so*')) if '-builtins' not in path]
     found += [path for path in [ctypes.util.find_library(library)] if path]
     for path in found:
         try:
@@ -113,7 +129,9 @@ def _library(name, library, remedy):
             return Finding(name, GOOD, os.path.basename(path))
         except OSError:
             continue
-    return Finding(name, NOTE, f'lib{library} is not found', remedy)
+    if not is_needed:
+        return Finding(name, GOOD, f'lib{library} is not here, and without a GPU not needed')
+    return Finding(name, NOTE, f'lib{library} is not found: {use}', remedy)
 
 
 def _packages():
@@ -124,12 +142,15 @@ def _packages():
         yield Finding('compiler', NOTE, 'no C++ compiler: only needed to build smelt again')
 
 
-def _smoke_test():
+def _smoke_test(device='cpu'):
     """A small model, forward and backward, compiled and as it is."""
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 8))
-    x = torch.randn(16, 32)
+    name = 'smoke test' if device == 'cpu' else 'smoke test on the GPU'
+    start = time.perf_counter()
     try:
+        generator = torch.Generator().manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 8))
+        model.to(device)
+        x = torch.randn(16, 32, generator=generator).to(device)
         before = _native.counters()
         fast = _compile.compile(model)
         results = []
@@ -143,9 +164,10 @@ def _smoke_test():
             for one, other in zip(results[0], compiled):
                 torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     except Exception as error:
-        return Finding('smoke test', BAD, f'{type(error).__name__}: {str(error).splitlines()[0]}',
+        return Finding(name, BAD, one_line(error),
                        'please report it, with the output of smelt doctor --json')
     kernels = after['kernels'] - before['kernels']
     if after['segments'] == before['segments']:
-        return Finding('smoke test', NOTE, 'the model ran as it is: nothing was compiled', 'see the lines above')
-    return Finding('smoke test', GOOD, f'a small model, forward and backward, agrees with eager; {kernels} kernels made')
+        return Finding(name, NOTE, 'the model ran as it is: nothing was compiled', 'see the lines above')
+    return Finding(name, GOOD, f'a small model, forward and backward, agrees with eager; {kernels} kernels made, '
+                   f'{time.perf_counter() - start:.1f} s')

@@ -1,7 +1,10 @@
 """Energy that a call takes: from the GPU's own counter (NVML) and the processor's (RAPL), where they can be read."""
 import ctypes
 import glob
+import os
 import time
+
+import torch
 
 SECONDS = 1.0  # the counters move some ten times a second: a loop of calls is long enough for a percent or so
 
@@ -42,16 +45,23 @@ class Nvml:
 
     name = 'cuda'
 
-    def __init__(self, index=0):
+    def __init__(self, library='libnvidia-ml.so.1'):
         self.problem, self._device = '', ctypes.c_void_p()
         try:
-            self._library = ctypes.CDLL('libnvidia-ml.so.1')
+            self._library = ctypes.CDLL(library)
         except OSError:
-            self.problem = 'libnvidia-ml.so.1 is not there'
+            self.problem = f'{library} is not there'
             return
-        if self._library.nvmlInit_v2() or self._library.nvmlDeviceGetHandleByIndex_v2(index,
-                                                                                     ctypes.byref(self._device)):
-            self.problem = 'NVML finds no GPU'
+        # PyTorch's numbers of GPUs are not NVML's where CUDA_VISIBLE_DEVICES chooses some of them.
+        number = torch.cuda.current_device()
+        name = f'GPU-{getattr(torch.cuda.get_device_properties(number), "uuid", "")}'
+        if self._library.nvmlInit_v2():
+            self.problem = 'NVML does not start'
+        elif self._library.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(self._device)) and (
+                'CUDA_VISIBLE_DEVICES' in os.environ or
+                self._library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(self._device))):
+            self.problem = f'NVML finds no {name}'
+        if self.problem:
             return
         try:
             self._read()
@@ -79,12 +89,15 @@ def meters(devices):
 
 
 def per_call(call, usable, wait):
-    """{device: joules of one call}, from a loop of calls."""
+    """{device: joules of one call}, from a loop of calls. The work that it starts on devices is waited for every now and then,
+    so that the loop is as long as its work."""
+    wait()
     for meter in usable:
         meter.start()
     count, start = 0, time.perf_counter()
     while time.perf_counter() - start < SECONDS:
-        call()
-        count += 1
-    wait()
+        for _ in range(8):
+            call()
+        count += 8
+        wait()
     return {meter.name: meter.joules() / count for meter in usable}

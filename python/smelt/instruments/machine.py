@@ -1,6 +1,7 @@
 """What a measurement was made on: hardware and versions."""
 import os
 import platform
+import re
 import sys
 
 import torch
@@ -22,9 +23,19 @@ def hardware():
             'capability': torch.backends.cpu.get_cpu_capability()}
 
 
+def _driver():
+    """The version of NVIDIA's driver; '' without one."""
+    try:
+        with open('/proc/driver/nvidia/version') as file:
+            found = re.search(r'(\d+\.\d+(?:\.\d+)?)', file.readline())
+            return found[1] if found else ''
+    except OSError:
+        return ''
+
+
 def versions():
     import smelt
     from smelt import _native
     return {'smelt': smelt.__version__, 'torch': torch.__version__, 'python': platform.python_version(),
-            'cuda': torch.version.cuda or '', 'system': platform.platform(), 'target': _native.cpu_target(),
+            'cuda': torch.version.cuda or '', 'driver': _driver(), 'system': platform.platform(), 'target': _native.cpu_target(),
             'executable': os.path.basename(sys.executable)}

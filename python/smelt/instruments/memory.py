@@ -30,29 +30,32 @@ def _peak_cuda(call):
 
 def _peak_cpu(call):
     live = peak = 0
-    for _, size in over_time(call):
-        live += size
-        peak = max(peak, live)
+    for _, size, device in over_time(call):
+        if device == 'cpu':
+            live += size
+            peak = max(peak, live)
     return peak
 
 
 def over_time(call):
-    """[(nanoseconds, bytes)] of each block of CPU memory that the call takes, or gives back as a negative size."""
+    """[(nanoseconds, bytes, 'cpu' or 'cuda')] of each block of memory that the call takes, or gives back as a negative size."""
     os.environ.setdefault('KINETO_LOG_LEVEL', '99')  # the profiler tells stderr of its every start and stop
     from torch.profiler import ProfilerActivity, profile, record_function
     marker = 'smelt: the measured call'
-    with _without_stderr(), profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiled:
+    with without_stderr(), profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiled:
         with record_function(marker):
             call()
     events = profiled.profiler.kineto_results.events()
     start = next(event.start_ns() for event in events if event.name() == marker)
+    devices = {torch.autograd.DeviceType.CPU: 'cpu', torch.autograd.DeviceType.CUDA: 'cuda'}
     reports = [event for event in events if event.name() == '[memory]' and event.start_ns() >= start
-               and event.device_type() == torch.autograd.DeviceType.CPU]
-    return [(event.start_ns() - start, event.nbytes()) for event in sorted(reports, key=lambda e: e.start_ns())]
+               and event.device_type() in devices]
+    return [(event.start_ns() - start, event.nbytes(), devices[event.device_type()])
+            for event in sorted(reports, key=lambda e: e.start_ns())]
 
 
 @contextlib.contextmanager
-def _without_stderr():
+def without_stderr():
     """The profiler says there that it does not know blocks from before it started."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)

@@ -15,6 +15,8 @@ import torch
 
 from .. import _compile, _native, _tree
 from .difference import compare
+from .kernels import groups_in
+from .log_lines import collected
 from .op_list import OpList
 from .verify import compiled_outcome, differences, gradients, outcome, with_options
 
@@ -23,18 +25,21 @@ _LARGEST_IN_SCRIPT = 1 << 20  # bytes of tensors, compressed
 
 @dataclasses.dataclass
 class Culprit:
-    """What was found: a part of the compiler, the segment and the ops, and the script that shows it."""
+    """What was found: a part of the compiler, the segment, the fusion group and the ops, and the script that shows it."""
 
     part: str
     ops: list
     segment: str
     script: str
     tried: list
+    group: str = ''
 
     def __str__(self):
         lines = [f'part: {self.part}']
         if self.segment:
             lines.append(f'segment: {self.segment}')
+        if self.group:
+            lines.append(f'fusion group: {self.group}')
         if self.ops:
             lines.append(f'ops: {", ".join(self.ops)}')
         if self.script:
@@ -59,11 +64,11 @@ def narrow(original, args, kwargs, settings, state, eager, reference, script, to
     part = find_part(settings, is_off)
     told('ops')
     stretch = find_ops(original, args, kwargs, settings, state)
-    segment = _segment(original, args, kwargs, settings, state, stretch)
+    segment, group = _place(original, args, kwargs, settings, state, stretch)
     path = ''
     if stretch is not None:
         path = write_script(stretch, settings, script)
-    return Culprit(part, [] if stretch is None else str(stretch).split(', '), segment, path, tried)
+    return Culprit(part, [] if stretch is None else str(stretch).split(', '), segment, path, tried, group)
 
 
 def find_part(settings, is_off):
@@ -160,18 +165,26 @@ def _copies(tensors):
     return [tensor.clone() for tensor in tensors]
 
 
-def _segment(original, args, kwargs, settings, state, stretch):
-    """The segment whose graph has the last op."""
+def _place(original, args, kwargs, settings, state, stretch):
+    """(the segment, the fusion group) that have the last op of the stretch, and most of the others; '' where there is none."""
     if stretch is None:
-        return ''
+        return '', ''
     compiled = _compile.compile_with(original, settings)
-    outcome(compiled, args, kwargs, state)
+    with collected('schedule') as lines:
+        outcome(compiled, args, kwargs, state)
     native = _compile.native_of(compiled)
-    name = stretch.ops[-1][0]._schema.name
-    for row in native._segments() if native is not None else ():
-        if name in row['graph']:
-            return f'{row["function"]}, {row["file"]}:{row["line"]}'
-    return ''
+    names = [op._schema.name for op, *_ in stretch.ops]
+
+    def fit(text):
+        return (names[-1] in text, sum(name in text for name in set(names)))
+    segments = [row for row in (native._segments() if native is not None else ()) if names[-1] in row['graph']]
+    segment = max(segments, key=lambda row: fit(row['graph']), default=None)
+    groups = [(name, nodes) for category, text in lines for name, nodes in groups_in(text)]
+    groups = [(name, nodes) for name, nodes in groups if any(f'{names[-1]}' in node for node in nodes)]
+    group = max(groups, key=lambda group: fit('\n'.join(group[1])), default=None)
+    ops = [] if group is None else [node.split(' = ')[1].split('(')[0] for node in group[1]]
+    return ('' if segment is None else f'{segment["function"]}, {segment["file"]}:{segment["line"]}',
+            '' if group is None else f'{group[0]} ({", ".join(ops)})')
 
 
 # -- the script
@@ -205,6 +218,7 @@ import zlib
 import torch
 
 import smelt
+from smelt.instruments.difference import compare
 
 {load}
 
@@ -215,10 +229,10 @@ import smelt
 expected = ops(*[tensor.clone() for tensor in tensors])
 for _ in range(2):
     found = compiled(*[tensor.clone() for tensor in tensors])
-off = max(float((a.double() - b.double()).abs().max()) for a, b in zip(found, expected))
-scale = max(float(b.double().abs().nan_to_num(0, 0, 0).max()) for b in expected)
-print(f'largest difference {{off:.3e}}, largest element {{scale:.3e}}')
-sys.exit(not all(torch.allclose(a, b, rtol=1e-3, atol=1e-5 * scale, equal_nan=True) for a, b in zip(found, expected)))
+rows = [compare(f'result {{number}}', a, b) for number, (a, b) in enumerate(zip(found, expected))]
+for row in rows:
+    print(f'{{row.name}}: largest difference {{row.max_abs:.3e}}, {{row.max_ulp:.0f}} units in the last place, {{"ok" if row.ok else "OFF"}}')
+sys.exit(not all(row.ok for row in rows))
 ''')
     return path
 

@@ -1,7 +1,7 @@
 """smelt bench --plot: medians with their confidence intervals, as a picture."""
 import io
 
-from .problems import Problem
+from .problems import Problem, check_file
 
 _ENDINGS = ('.png', '.svg', '.html')
 
@@ -10,6 +10,7 @@ def check(path):
     """Before anything is measured."""
     if not path.endswith(_ENDINGS):
         raise Problem(f'--plot {path}: the name is to end with one of {", ".join(_ENDINGS)}')
+    check_file(path, '--plot')
     try:
         import matplotlib  # noqa: F401
     except ImportError:

@@ -14,13 +14,38 @@ class Problem(Exception):
 
 def of_users_code(error, what):
     """The Problem that an exception from the user's code is."""
-    text = f'{type(error).__name__}: {error}'.strip().splitlines()[0]
+    text = one_line(error)
     if not torch.cuda.is_available() and any(sign in str(error) for sign in _NO_GPU):
         return Problem(f'{what} needs a GPU, and PyTorch sees none on this machine ({text})')
     if isinstance(error, torch.OutOfMemoryError):
         return Problem(f'{what} needs more memory than the device has; try a smaller --batch-sizes ({text})')
     line = _users_line(error)
     return Problem(f'{what} raised {text}' + (f' (at {line})' if line else ''))
+
+
+def one_line(error):
+    """The type and the first line of what an exception says."""
+    return f'{type(error).__name__}: {error}'.strip().splitlines()[0].removesuffix(':')
+
+
+def check_file(path, option):
+    """Before any work is done: whether a file can be written there."""
+    folder = os.path.dirname(path) or '.'
+    why = ('it is a folder' if os.path.isdir(path) else f'there is no folder {folder}' if not os.path.isdir(folder)
+           else 'permission denied' if not os.access(path if os.path.exists(path) else folder, os.W_OK) else '')
+    if why:
+        raise Problem(f'{option} {path} can not be written: {why}')
+
+
+def whole_numbers(what, text):
+    """[1, 8, 64] of '1,8,64'."""
+    try:
+        found = [int(part) for part in text.split(',')]
+    except ValueError:
+        raise Problem(f'{what}: the values are to be whole numbers with commas between, 1,8,64') from None
+    if min(found) < 1:
+        raise Problem(f'{what}: the values are to be whole numbers from 1 on')
+    return found
 
 
 def _users_line(error):

@@ -3,6 +3,7 @@ import warnings
 
 from .. import _tree
 from .difference import compare
+from .problems import one_line
 from .state import State, copy_of, is_plain
 
 
@@ -20,8 +21,11 @@ def check(compiled, args, kwargs):
         expected_result = compiled._function(*args, **kwargs)
         expected, changed = _kept(expected_result), state.changed()
         state.restore()
-        result = compiled(*(args if bound is None else args[1:]), **kwargs)
-        off = _first_off(_kept(result), expected) or _first_off_state(state.changed(), changed)
+        try:
+            result = compiled(*(args if bound is None else args[1:]), **kwargs)
+            off = _first_off(_kept(result), expected) or _first_off_state(state.changed(), changed, state.before())
+        except Exception as error:  # eager has raised nothing
+            off = f'it raised {one_line(error)}'
         if off is None:
             compiled._watch(check, every)
             return result
@@ -34,32 +38,38 @@ def check(compiled, args, kwargs):
 
 
 def _kept(result):
+    """Tensors as they are now, then the numbers and texts beside them."""
     tensors = []
-    _tree.flatten(result, tensors)
-    return [copy_of(tensor) if is_plain(tensor) else tensor.detach() for tensor in tensors]
+    structure = _tree.flatten(result, tensors)
+    return [*(copy_of(tensor) if is_plain(tensor) else tensor.detach() for tensor in tensors), *_tree.values_of(structure)]
 
 
 def _first_off(found, expected):
-    for number, (one, other) in enumerate(zip(found, expected)):
-        difference = compare(f'output {number}', one, other)
-        if not difference.ok:
-            return difference
+    """What is off first, as a clause; None if nothing is."""
+    if len(found) != len(expected):
+        return f'it has {len(found)} values, and eager {len(expected)}'
+    return _first_of(compare(f'output {number}', one, other) for number, (one, other) in enumerate(zip(found, expected)))
+
+
+def _first_off_state(found, expected, before):
+    for name in sorted(found.keys() ^ expected.keys()):
+        if name not in before:
+            return f'{name} is set {"in eager" if name in expected else "compiled"} alone'
+    return _first_of(compare(name, found.get(name, before.get(name)), expected.get(name, before.get(name)))
+                     for name in {**expected, **found})
+
+
+def _first_of(differences):
+    for one in differences:
+        if not one.ok:
+            return one.name + (f': {one.note}' if one.note else
+                               f' is off by {one.max_abs:.3g} ({one.max_ulp:.0f} units in the last place)')
     return None
 
 
-def _first_off_state(found, expected):
-    for name in expected:
-        if name in found:
-            difference = compare(name, found[name], expected[name])
-            if not difference.ok:
-                return difference
-    return None
-
-
-def _roll_back(compiled, difference):
+def _roll_back(compiled, off):
     compiled._set_stance('eager')
     code = compiled._function.__code__
     warnings.warn(f'smelt: {compiled._function.__qualname__} ({code.co_filename}:{code.co_firstlineno}) gave another result '
-                  f'than eager: {difference.name} is off by {difference.max_abs:.3g} ({difference.max_ulp:.0f} units in the '
-                  'last place). It is left to Python from now on; smelt.verify says what is wrong, and '
+                  f'than eager: {off}. It is left to Python from now on; smelt.verify says what is wrong, and '
                   'smelt.stance("default", fn) switches it on again.', RuntimeWarning, stacklevel=3)

@@ -22,6 +22,11 @@ def wait_for(devices):
             torch.cuda.synchronize()
 
 
+def devices_in_use():
+    """Those that a call may have left work on."""
+    return ['cuda'] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+
+
 def once(call, devices=()):
     """Seconds of one call, the work that it started on devices included."""
     start = clock()
@@ -34,8 +39,7 @@ def in_turn(calls, seconds, devices=(), rounds=None, told=lambda done, text=None
     """{name: [seconds per call, round by round]} of {name: call}, measured for about so many seconds."""
     loops, spent = {}, 0.0
     for name, call in calls.items():
-        for _ in range(WARM_UP):
-            took = once(call, devices)
+        took = min(once(call, devices) for _ in range(WARM_UP))
         loops[name] = max(1, math.ceil(SHORTEST / max(took, 1e-9)))
         spent += took * loops[name]
     count = rounds or int(min(max(seconds / max(spent, 1e-9), LEAST), MOST))

@@ -134,6 +134,11 @@ class State:
         return not torch.equal(now['cpu'], self._random['cpu']) or now['python'] != self._random['python'] or any(
             not torch.equal(a, b) for a, b in zip(now.get('cuda', ()), self._random.get('cuda', ())))
 
+    def before(self):
+        """{name: contents} of everything when it was kept, gradients that were there included."""
+        found = dict(zip(self.names, self._contents))
+        return found | {f'{name}.grad': grad for name, (_, grad) in zip(self.names, self._grads) if grad is not None}
+
     def changed(self):
         """{name: contents} of tensors that were written to since, and of gradients that were set."""
         found = {}

@@ -15,7 +15,8 @@ take `batch_size` (for --batch-sizes), `device` (for --device) and other paramet
 
 `loss` makes a scalar of what the model returns; without it the mean of the squares of its floating-point results is
 taken. Without `optimizer` a training step ends with the backward pass. With --inputs the name is the model or function
-itself, and the option's text is a Python expression for its inputs.
+itself, and the option's text is a Python expression for its inputs, which may use the names of sweeps:
+"torch.randn(batch_size, 64)".
 """
 import dataclasses
 import importlib
@@ -26,7 +27,7 @@ import sys
 
 import torch
 
-from .problems import Problem, of_users_code
+from .problems import Problem, of_users_code, one_line
 
 _KEYS = ('model', 'inputs', 'loss', 'optimizer')
 
@@ -64,15 +65,16 @@ class Target:
         self.inputs = inputs
         self.module, self.value = _load(text)
         if not callable(self.value):
-            raise Problem(f'{text} is a {type(self.value).__name__}, not a function that makes a model, a model or a '
+            raise Problem(f'{text} is of type {type(self.value).__name__}, not a function that makes a model, a model or a '
                           'function')
+        self._expression = None if inputs is None else _compiled(inputs)
         if inputs is None and isinstance(self.value, torch.nn.Module):
             raise Problem(f'{text} is a model: say what to call it with, --inputs "torch.randn(8, 16)", or name a '
                           'function that returns the model and its inputs')
 
     def takes(self, name):
         if self.inputs is not None:
-            return False
+            return name == 'device' or name in self._expression.co_names
         try:
             parameters = inspect.signature(self.value).parameters
         except (TypeError, ValueError):
@@ -84,23 +86,26 @@ class Target:
         keywords = {name: value for name, value in keywords.items() if value is not None}
         for name in keywords:
             if not self.takes(name):
-                raise Problem(f'{self.text} takes no {name}; give the function a parameter {name}= for this option')
+                where = 'use it in --inputs' if self.inputs is not None else f'give the function a parameter {name}='
+                raise Problem(f'{self.text} takes no {name}; {where} for this option')
         torch.manual_seed(seed)
         try:
-            made = self._from_expression() if self.inputs is not None else self.value(**keywords)
+            made = self._from_expression(**keywords) if self.inputs is not None else self.value(**keywords)
         except Problem:
             raise
         except Exception as error:
             raise of_users_code(error, self.text) from error
         return self._case(made)
 
-    def _from_expression(self):
+    def _from_expression(self, device=None, **names):
         model = self.value() if isinstance(self.value, type) else self.value
-        names = {'torch': torch, **vars(self.module)}
         try:
-            return model, eval(self.inputs, names)
+            inputs = eval(self._expression, {'torch': torch, **vars(self.module), **names, 'device': device or 'cpu'})
         except Exception as error:
-            raise Problem(f'--inputs {self.inputs!r} raised {type(error).__name__}: {error}') from error
+            raise Problem(f'--inputs {self.inputs!r} raised {one_line(error)}') from error
+        if device is None:
+            return model, inputs
+        return model.to(device) if isinstance(model, torch.nn.Module) else model, _moved(inputs, device)
 
     def _case(self, made):
         if isinstance(made, dict) and 'model' in made:
@@ -113,10 +118,25 @@ class Target:
             case = Case(made[0], *_arguments(made[1]))
         else:
             raise Problem(f'{self.text} is to return (model, inputs) or a dict of {", ".join(_KEYS)}, and returned a '
-                          f'{type(made).__name__}')
+                          f'value of type {type(made).__name__}')
         if not callable(case.model):
-            raise Problem(f'{self.text} returned a {type(case.model).__name__} as the model, which can not be called')
+            raise Problem(f'{self.text} returned a model of type {type(case.model).__name__}, which can not be called')
         return case
+
+
+def _compiled(expression):
+    try:
+        return compile(expression.strip(), '<--inputs>', 'eval')
+    except (SyntaxError, ValueError) as error:
+        raise Problem(f'--inputs {expression!r} is no Python expression: {getattr(error, "msg", error)}') from error
+
+
+def _moved(value, device):
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_moved(part, device) for part in value)
+    return {name: _moved(part, device) for name, part in value.items()} if isinstance(value, dict) else value
 
 
 def _arguments(inputs):

@@ -1,5 +1,6 @@
 """Tables and progress. rich draws them where it is installed; without it there are plain tables and no progress."""
 import contextlib
+import shutil
 import sys
 
 try:
@@ -7,21 +8,46 @@ try:
     import rich.console
     import rich.progress
     import rich.table
+    import rich.text
 except ImportError:
     rich = None
 
 
 def table(columns, rows, title=''):
-    """Prints rows of texts; the first column is left-aligned, the others right-aligned."""
+    """Prints rows of texts; the first column is left-aligned, the others right-aligned. On a terminal that is too narrow the
+    columns are shared out to several tables, each with the first column."""
     rows = [[str(cell) for cell in row] for row in rows]
-    if rich is None or not sys.stdout.isatty():
+    if not sys.stdout.isatty():
         return print(plain_table(columns, rows, title))
+    for chosen in parts_of(columns, rows, shutil.get_terminal_size().columns):
+        part = [[row[i] for i in chosen] for row in rows]
+        if rich is None:
+            print(plain_table([columns[i] for i in chosen], part, title))
+        else:
+            _draw([columns[i] for i in chosen], part, title)
+
+
+def _draw(columns, rows, title):
     drawn = rich.table.Table(title=title or None, title_justify='left')
     for number, column in enumerate(columns):
-        drawn.add_column(column, justify='right' if number else 'left', no_wrap=True)
+        drawn.add_column(column, justify='right' if number else 'left', overflow='fold' if number == 0 else 'ellipsis',
+                         no_wrap=number > 0)
     for row in rows:
-        drawn.add_row(*row)
-    rich.console.Console().print(drawn, markup=False)
+        drawn.add_row(*(rich.text.Text(cell) for cell in row))
+    rich.console.Console().print(drawn)
+
+
+def parts_of(columns, rows, width):
+    """[[numbers of columns]] of tables that are no wider than that: each has the first column and as many of the others as
+    there is room for, one at least."""
+    widths = [max(len(row[i]) for row in [columns, *rows]) + 3 for i in range(len(columns))]  # with what is drawn between
+    found = [[0]]
+    for number in range(1, len(columns)):
+        used = 1 + sum(widths[i] for i in found[-1])
+        if len(found[-1]) > 1 and used + widths[number] > width:
+            found.append([0])
+        found[-1].append(number)
+    return found
 
 
 def plain_table(columns, rows, title=''):
@@ -53,6 +79,14 @@ def seconds(value):
         if value >= scale:
             return f'{value / scale:.3g} {unit}' if value / scale < 1000 else f'{value / scale:.0f} {unit}'
     return f'{value * 1e9:.3g} ns'
+
+
+def count(value):
+    """A large number with its unit: 15.9 k."""
+    for unit, scale in (('G', 1e9), ('M', 1e6), ('k', 1e3)):
+        if value >= scale:
+            return f'{value / scale:.3g} {unit}'
+    return f'{value:.3g}'
 
 
 def bytes_(value):

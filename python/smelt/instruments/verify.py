@@ -122,25 +122,12 @@ def outcome(call, args, kwargs, state):
         tensors = []
         structure = _tree.flatten(result, tensors)
         values = [copy_of(tensor) if is_plain(tensor) else tensor.detach() for tensor in tensors]
-        values += list(_python_values(structure))
+        values += list(_tree.values_of(structure))
         # Before the gradients are asked for, which may write to buffers of hooks.
         changed = state.changed()
         return Outcome(values, gradients(tensors, state), changed)
     finally:
         state.restore()
-
-
-def _python_values(structure):
-    if isinstance(structure, _tree._Leaf):
-        return
-    if isinstance(structure, dict):
-        for value in structure.values():
-            yield from _python_values(value)
-    elif isinstance(structure, (list, tuple)):
-        for value in structure:
-            yield from _python_values(value)
-    else:
-        yield structure
 
 
 def gradients(outputs, state):

@@ -1,7 +1,7 @@
 """smelt verify: its options and what it prints."""
 from . import terminal
 from .command import add_command, add_target, load_target
-from .problems import Problem, of_users_code
+from .problems import Problem, check_file, of_users_code
 
 EXAMPLES = """\
   smelt verify net.py:make_model                    outputs, gradients and changed state, against eager and fp64
@@ -28,9 +28,11 @@ def add_to(parts, name):
 def run(arguments):
     import torch
 
-    from .contestants import TRAINING, Contestant, _checked, make_step, parse_options
+    from .contestants import TRAINING, Contestant, checked, make_step, parse_options
     from .verify import verify_call
-    settings = _checked(mode=arguments.mode, backend=arguments.backend, options=parse_options(arguments.option))
+    settings = checked(mode=arguments.mode, backend=arguments.backend, options=parse_options(arguments.option))
+    if arguments.script:
+        check_file(arguments.script, '--script')
     target = load_target(arguments)
     case = target.make(batch_size=arguments.batch_size, device=arguments.device)
     call, args, kwargs = case.model, case.args, case.kwargs

@@ -45,12 +45,13 @@ endfunction()
 # What every target made from our own sources shares.
 function(smelt_compile_settings target folder)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
-  target_compile_definitions(${target} PRIVATE SMELT_INTERNAL)
-  target_compile_options(${target} PRIVATE ${SMELT_WARNINGS})
   target_compile_definitions(${target} PRIVATE SMELT_INTERNAL) # see include/smelt/smelt.h
-  if(folder IN_LIST SMELT_SANITIZE_FOLDERS)
-    target_compile_options(${target} PRIVATE ${SMELT_SANITIZE_OPTIONS} -O1 -g1 -fno-omit-frame-pointer)
-  endif()
+  target_compile_options(${target} PRIVATE ${SMELT_WARNINGS})
+  foreach(checked IN LISTS SMELT_SANITIZE_FOLDERS) # a folder stands for those in it as well
+    if("${folder}/" MATCHES "^${checked}/")
+      target_compile_options(${target} PRIVATE ${SMELT_SANITIZE_OPTIONS} -O1 -g1 -fno-omit-frame-pointer)
+    endif()
+  endforeach()
   smelt_outside_target(outside ${folder})
   if(outside)
     target_link_libraries(${target} PRIVATE ${outside})

@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "binding/tensors.h"
-#include "capture/bytecode/object.h"
+#include "capture/bytecode/cpython/object.h"
 #include "capture/dispatch/keys.h"
 
 namespace smelt {

@@ -14,7 +14,8 @@
 #include "binding/binding.h"
 #include "binding/compiled_function.h"
 #include "binding/python_errors.h"
-#include "capture/bytecode/hook.h"
+#include "capture/bytecode/interpret/disabled.h"
+#include "capture/bytecode/run/hook.h"
 
 namespace py = pybind11;
 

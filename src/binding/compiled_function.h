@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "capture/bytecode/runner.h"
+#include "capture/bytecode/run/compiled.h"
 
 namespace smelt {
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "capture/bytecode/tensors.h"
+#include "capture/bytecode/nodes/tensors.h"
 #include "capture/dispatch/op_log.h"
 
 namespace smelt {

@@ -1,5 +1,5 @@
-// Finds the tensors in what a call has returned, for capture/bytecode/pass_timer.h.
-#include "capture/bytecode/pass_timer.h"
+// Finds the tensors in what a call has returned, for capture/bytecode/run/pass_timer.h.
+#include "capture/bytecode/run/pass_timer.h"
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/python_variable.h>

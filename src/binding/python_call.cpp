@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "binding/tensors.h"
-#include "capture/bytecode/object.h"
+#include "capture/bytecode/cpython/object.h"
 #include "capture/dispatch/grad_ops.h"
 
 namespace py = pybind11;

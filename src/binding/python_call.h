@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "capture/bytecode/object.h"
+#include "capture/bytecode/cpython/object.h"
 #include "capture/dispatch/opaque_call.h"
 
 namespace smelt {

@@ -4,7 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "base/error.h"
-#include "capture/bytecode/object.h"
+#include "capture/bytecode/cpython/object.h"
 
 namespace py = pybind11;
 

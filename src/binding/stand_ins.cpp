@@ -4,7 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_symnode.h>
 
-#include "capture/bytecode/number_ops.h"
+#include "capture/bytecode/nodes/number_ops.h"
 #include "capture/dispatch/number_node.h"
 
 namespace py = pybind11;

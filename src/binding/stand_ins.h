@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "capture/bytecode/tensors.h"
+#include "capture/bytecode/nodes/tensors.h"
 #include "capture/dispatch/stand_ins.h"
 
 namespace smelt {

@@ -7,7 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "binding/tensors.h"
-#include "capture/bytecode/object.h"
+#include "capture/bytecode/cpython/object.h"
 #include "capture/dispatch/keys.h"
 
 namespace smelt {

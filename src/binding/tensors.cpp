@@ -1,4 +1,5 @@
-// What the interpreter asks about tensors (capture/bytecode/tensors.h), answered with PyTorch.
+// What the interpreter asks about tensors (capture/bytecode/nodes/tensors.h), answered with
+// PyTorch.
 #include "binding/tensors.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -19,8 +20,8 @@
 #include "bridge/graph_program.h"
 #include "bridge/linked_program.h"
 #include "bridge/recorded_graph.h"
-#include "capture/bytecode/number_ops.h"
-#include "capture/bytecode/object.h"
+#include "capture/bytecode/cpython/object.h"
+#include "capture/bytecode/nodes/number_ops.h"
 #include "capture/dispatch/number_node.h"
 #include "capture/dispatch/op_log.h"
 

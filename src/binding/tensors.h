@@ -1,12 +1,12 @@
-// The parts behind capture/bytecode/tensors.h: what a tensor is like, PyTorch's state, logs and
-// programs.
+// The parts behind capture/bytecode/nodes/tensors.h: what a tensor is like, PyTorch's state, logs
+// and programs.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "capture/bytecode/tensors.h"
+#include "capture/bytecode/nodes/tensors.h"
 
 namespace smelt {
 

@@ -20,7 +20,7 @@ from plain_check import X, check, line_of, tensor
 
 import smelt
 
-TABLE = pathlib.Path(__file__).parents[2] / "src/capture/bytecode/breaks.def"
+TABLE = pathlib.Path(__file__).parents[2] / "src/capture/bytecode/nodes/breaks.def"
 ROWS = {name: (sentence, remedy) for name, sentence, remedy in
         re.findall(r'^SMELT_BREAK\((\w+), "(.*?)", "(.*?)"\)$', TABLE.read_text(), re.MULTILINE)}
 NOT_PROVOKED = {"internal"}  # a bug of smelt's own

@@ -1,0 +1,35 @@
+// Calls of what PyTorch has in C, and of functions of its that are known by name.
+#pragma once
+
+#include "capture/bytecode/values/operations.h"
+
+namespace smelt::bytecode {
+
+// PyTorch's C functions. True if it was one of those that are known and has been called; so for the
+// others here.
+bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names,
+                Result* result);
+// torch_state.cpp: functions of torch._C that read or set what no op on this machine depends on.
+bool call_state(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* names,
+                Result* result);
+// Functions that work on the autograd graph: autograd_calls.cpp.
+bool call_autograd(Trace& trace, Value function, std::span<const Value> arguments, PyObject* names,
+                   Result* result);
+// requires_grad_() and such: the call is made again by each run, in its place among the tensor ops.
+Result call_on_graph(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* names);
+bool make_parameter(Trace& trace, Value callee, std::span<const Value> arguments,
+                    PyObject* keywords, Result* result);
+// torch.autograd.profiler.record_function, a label in a profile: profiler_calls.cpp.
+bool call_profiler(Trace& trace, Value function, std::span<const Value> arguments, PyObject* names,
+                   Result* result);
+// torch.utils.checkpoint.checkpoint: checkpoints.cpp.
+bool call_checkpoint(Trace& trace, Value function, std::span<const Value> arguments,
+                     PyObject* names, Result* result);
+
+// learning_rates.cpp: which argument is the learning rate of a fused optimizer's step and a
+// run-time scalar (else the number of arguments), and what to give in its place.
+size_t place_of_rate(Trace& trace, PyObject* function, std::span<const Value> arguments,
+                     PyObject* keywords);
+Result rate_as_tensor(Trace& trace, Value rate);
+
+}  // namespace smelt::bytecode

@@ -1,0 +1,93 @@
+// What C code made, without the trace having seen how.
+#include "capture/bytecode/cpython/private_api.h"
+#include "capture/bytecode/nodes/replay.h"
+#include "capture/bytecode/trace/trace.h"
+
+namespace smelt::bytecode {
+
+// One that nobody else has was made just now, and each call makes its own.
+Ref Trace::adopt_constant(PyObject* object, int holders) {
+  if (is_shared(object) || is_fixed(object) || Py_REFCNT(object) > holders)
+    return element_ref(object);
+  if (PyTuple_CheckExact(object)) {
+    std::vector<Value> items;
+    for (Py_ssize_t i = 0; i < Py_SIZE(object); ++i) {
+      PyObject* item = PyTuple_GET_ITEM(object, i);
+      items.push_back({item, adopt(item)});
+    }
+    return make(StepKind::build_tuple, items, object);
+  }
+  // The step keeps one of its own, as this one is what it makes.
+  Object copy = copy_of(object);
+  if (!copy) {
+    PyErr_Clear();
+    return 0;
+  }
+  const Value original[] = {{copy.get(), 0}};
+  hold(copy.get());
+  return make(StepKind::copy, original, object);
+}
+
+Ref Trace::adopt(PyObject* object, int holders) {
+  if (!active()) return 0;
+  if (const Ref known = ref_of(object)) return known;
+  if (is_constant(object)) return adopt_constant(object, holders);
+  if (tensors().is_tensor(object)) return tensor(object);
+  std::vector<Value> items;
+  StepKind kind = StepKind::build_tuple;
+  if (PyTuple_CheckExact(object) || PyList_CheckExact(object)) {
+    if (PyList_CheckExact(object)) kind = StepKind::build_list;
+    for (Py_ssize_t i = 0; i < Py_SIZE(object); ++i) {
+      PyObject* item =
+          PyList_CheckExact(object) ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i);
+      items.push_back({item, adopt(item)});
+    }
+  } else if (PyDict_CheckExact(object)) {
+    kind = StepKind::build_map;
+    PyObject *key, *item;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(object, &at, &key, &item)) {
+      items.push_back({key, adopt(key)});
+      items.push_back({item, adopt(item)});
+    }
+  } else if (PySet_CheckExact(object) && is_constant_set(object)) {
+    kind = StepKind::build_set;
+    Py_ssize_t at = 0;
+    PyObject* item;
+    Py_hash_t hash;
+    while (_PySet_NextEntry(object, &at, &item, &hash)) items.push_back({item, 0});
+  } else if (is_struct_sequence(object)) {
+    Object plain = Object::steal(PyTuple_GetSlice(object, 0, PyTuple_GET_SIZE(object)));
+    hold(plain.get());
+    items = {{reinterpret_cast<PyObject*>(Py_TYPE(object)), 0}, {plain.get(), adopt(plain.get())}};
+    kind = StepKind::call;
+  } else {
+    stop(BreakReason::unknown_object, Py_TYPE(object)->tp_name);
+    return 0;
+  }
+  return active() ? make(kind, items, object) : 0;
+}
+
+Ref Trace::tensor(PyObject* object) {
+  if (!active()) return 0;
+  if (const Ref ref = ref_of(object)) return ref;
+  const LogValue known = log_->value_of(object);
+  if (known < 0) {
+    stop(BreakReason::foreign_tensor, "the result of a C function");
+    return 0;
+  }
+  if (auto trouble = tensors().refuse(object)) {
+    stop(trouble->reason, trouble->detail);
+    return 0;
+  }
+  Node node;
+  node.kind = NodeKind::tensor;
+  node.index = known;
+  const Ref ref = add(std::move(node));
+  const auto place = static_cast<size_t>(known);
+  if (place >= born_tensors_.size()) born_tensors_.resize(std::max(place + 1, 2 * place));
+  if (born_tensors_[place] == 0) born_tensors_[place] = ref;
+  return ref;
+}
+
+}  // namespace smelt::bytecode

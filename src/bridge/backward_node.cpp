@@ -22,7 +22,10 @@ namespace impl = torch::autograd::impl;
 
 BackwardNode::BackwardNode(std::shared_ptr<const TrainingProgram> program,
                            std::vector<at::Tensor> inputs, GeneratorStates states)
-    : program_(std::move(program)), inputs_(std::move(inputs)), states_(std::move(states)) {
+    : program_(std::move(program)),
+      inputs_(std::move(inputs)),
+      states_(std::move(states)),
+      used_up_(program_->tracked_.size()) {
   // A pass goes on along an edge also where no gradient comes: not into what was detached.
   for (size_t i = 0; i < program_->tracked_inputs_.size(); ++i)
     add_next_edge(program_->gets_gradient_[i]
@@ -111,13 +114,26 @@ std::vector<c10::Scalar> BackwardNode::take_numbers(std::vector<at::Tensor>& inp
   return numbers;
 }
 
+// Without any gradient it is a pass from all of them.
+std::vector<bool> BackwardNode::used_up_after(const std::vector<bool>& used) const {
+  std::vector<bool> after = used_up_;
+  const bool is_all = std::ranges::none_of(used, std::identity());
+  for (size_t j = 0; j < after.size(); ++j)
+    for (size_t i = 0; i < after.size(); ++i)
+      after[j] = after[j] || is_all || (used[i] && program_->used_up_by_[i][j]);
+  return after;
+}
+
 BackwardNode::List BackwardNode::apply(List&& gradients) {
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
   std::vector<bool> used;
   used.reserve(gradients.size());
   for (const at::Tensor& gradient : gradients) used.push_back(gradient.defined());
-  if (std::ranges::none_of(used, std::identity())) return List(program_->tracked_inputs_.size());
+  passed_ = used;
+  const bool is_empty = std::ranges::none_of(used, std::identity());
+  for (size_t i = 0; i < used.size(); ++i)
+    TORCH_CHECK(!used_up_[i] || !(used[i] || is_empty), torch::autograd::ERR_BACKWARD_TWICE);
+  if (is_empty) return List(program_->tracked_inputs_.size());
   const TrainingProgram::Backward* backward = compiled_backward(gradients, used);
   program_->note_pass(at::GradMode::is_enabled());
   // Of what the log will not read, changes are still the error that they are in eager.
@@ -125,7 +141,7 @@ BackwardNode::List BackwardNode::apply(List&& gradients) {
   if (backward)
     for (size_t i : backward->saved) wanted[i] = true;
   std::vector<at::Tensor> saved = unpack(wanted);
-  if (std::exchange(releases_, false))
+  if (std::exchange(releases_, false) && std::ranges::all_of(used_up_after(used), std::identity()))
     for (size_t i = 0; i < saved_.size(); ++i)
       if (program_->saved_[i].from == SavedValue::From::output) saved_[i].reset_data();
   if (backward)
@@ -215,10 +231,11 @@ BackwardNode::List BackwardNode::run_log(const List& gradients) {
 void BackwardNode::release_variables() {
   const std::lock_guard lock(mutex_);
   if (saved_.empty()) return;  // as often as one likes, as in eager
+  used_up_ = used_up_after(passed_.empty() ? std::vector<bool>(used_up_.size()) : passed_);
+  if (!std::ranges::all_of(used_up_, std::identity())) return;  // others need it
   for (torch::autograd::SavedVariable& saved : saved_) saved.reset_data();
   inputs_.clear();
   states_.forget();
-  released_ = true;
 }
 
 }  // namespace smelt

@@ -42,6 +42,8 @@ class BackwardNode final : public torch::autograd::Node {
   // Those of the saved tensors that are wanted; a change of another is nobody's error.
   std::vector<at::Tensor> unpack(const std::vector<bool>& wanted);
   std::vector<bool> saved_inputs() const;
+  // By tracked output: a pass from it would raise, after one from those in `used`.
+  std::vector<bool> used_up_after(const std::vector<bool>& used) const;
   std::vector<at::Tensor> forward_inputs(const std::vector<at::Tensor>& saved) const;
   std::vector<c10::Scalar> take_numbers(std::vector<at::Tensor>& inputs) const;
   // `gradients` is emptied if nobody will need them, so that each is held no longer than the
@@ -56,8 +58,9 @@ class BackwardNode final : public torch::autograd::Node {
   std::vector<uint32_t> versions_;
   std::vector<torch::autograd::SavedVariable> saved_;
   GeneratorStates states_;
-  bool releases_ = false;  // what is saved is not needed after this run
-  bool released_ = false;
+  std::vector<bool> passed_;   // by tracked output: the last pass came from it
+  std::vector<bool> used_up_;  // by tracked output: a pass from it raises
+  bool releases_ = false;      // the pass at hand frees what is on its way
 };
 
 }  // namespace smelt

@@ -213,6 +213,7 @@ LogProgram::Step LogProgram::make_step(const OpLog& log, const LogItem& item,
             .is_expectation = item.op == &expect_op(),
             .expected = item.expected ? std::optional(item.given) : std::nullopt,
             .registers_hook = item.registers_hook,
+            .is_factory = item.op->is_factory && !item.op->is_custom,
             .has_effects = item.has_effects,
             .known = known_results(log, item)};
   for (size_t s = 0; s < item.slots.size(); ++s) {

@@ -134,6 +134,7 @@ class LogProgram {
     std::vector<std::vector<int64_t>> sizes = {};        // of its results, where contents decide
     std::optional<c10::Scalar> expected = std::nullopt;  // the number that it gives
     bool registers_hook = false;
+    bool is_factory = false;                 // PyTorch's: Python has it called below autograd
     bool has_effects = false;                // it is not called twice
     std::optional<KnownResults> known = {};  // where the recorder has no other way to know them
     std::vector<Hook> hooks = {};

@@ -2,6 +2,7 @@
 #include <ATen/Context.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/ScalarOps.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/lift_fresh.h>
 #include <c10/util/ScopeExit.h>
@@ -201,7 +202,12 @@ std::vector<at::Tensor> LogProgram::call_function(const Function& function, Stat
 
 // Real tensors have their hooks and functions, twins get what those did.
 void LogProgram::call(const Step& step, State& state, Stack& stack) const {
-  if (!Recorder::current()) return step.op.callBoxed(&stack);
+  if (!Recorder::current()) {
+    // What fills the new tensor is no write that it counts.
+    std::optional<at::AutoDispatchBelowADInplaceOrView> below;
+    if (step.is_factory) below.emplace();
+    return step.op.callBoxed(&stack);
+  }
   if (step.function) {
     stack.assign(1, call_function(*step.function, state));
     return;

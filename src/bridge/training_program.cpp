@@ -13,6 +13,7 @@
 #include "bridge/backward_node.h"
 #include "bridge/evaluate.h"
 #include "bridge/record_joint.h"
+#include "bridge/shared_history.h"
 #include "bridge/written_versions.h"
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/without_contents.h"
@@ -109,8 +110,10 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
     if (log.values()[input].requires_grad) tracked_inputs_.push_back(examples.size());
     examples.push_back(log.tensor(input));
   }
+  std::vector<LogValue> tracked;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] < 0 || !log.values()[outputs[i]].requires_grad) continue;
+    tracked.push_back(outputs[i]);
     const LoggedTensor& output = log.values()[outputs[i]];
     const at::TensorOptions options = at::dtype(output.dtype).device(output.device);
     at::Tensor like = without_contents(output.sizes, output.strides, options);
@@ -118,6 +121,7 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
       like = without_contents(output.sizes, c10::contiguous_strides(output.sizes), options);
     tracked_.push_back({i, like.sizes().vec(), like.strides().vec(), options});
   }
+  used_up_by_ = smelt::used_up_by(log, tracked);
   Recorded recorded = record_joint(log_, examples, log_.scalar_examples(), gradient_examples(),
                                    std::vector<bool>(tracked_.size(), true));
   for (size_t i = 0; i < tracked_inputs_.size(); ++i)

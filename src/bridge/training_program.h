@@ -80,9 +80,11 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
   std::vector<size_t> tracked_inputs_;  // that require gradients
   std::vector<bool> gets_gradient_;     // by tracked input: it is not only detached
   std::vector<Gradient> tracked_;       // outputs that do
-  std::vector<size_t> written_;         // inputs that the forward changes
-  std::vector<size_t> changed_;         // of those, the ones whose contents matter to its results
-  std::vector<bool> is_scratch_;        // by input: written, and what it holds does not matter
+  // [i][j]: a pass from tracked output i frees what one from j needs (shared_history.h).
+  std::vector<std::vector<bool>> used_up_by_;
+  std::vector<size_t> written_;   // inputs that the forward changes
+  std::vector<size_t> changed_;   // of those, the ones whose contents matter to its results
+  std::vector<bool> is_scratch_;  // by input: written, and what it holds does not matter
   JointParts parts_;
   KeptTensors kept_;
   bool is_simplified_ = false;  // the joint graph was split behind its passes

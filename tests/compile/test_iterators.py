@@ -1,6 +1,8 @@
 """Loops with a graph break in them: the iterator is made again behind the break, and the rest of the loop is compiled."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -357,3 +359,12 @@ def test_an_iterator_that_is_kept(fn):
     compiled = smelt.compile(fn)
     for _ in range(3):
         assert image(compiled(torch.ones(2))) == image(fn(torch.ones(2)))
+
+
+def test_a_generator_that_is_left_before_anything_else_was_compiled():
+    """It is closed by an error that is thrown into it, which nothing that is looked up for the first time may lose."""
+    script = ("import smelt, torch\n"
+              "f = smelt.compile(lambda x: x * 2 if all(q > 1 for q in [0, 2]) else x)\n"
+              "print(f(torch.ones(1)).item())")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == ("1.0", "")

@@ -255,3 +255,22 @@ def test_what_was_saved_and_written_since(saved, later, when):
             torch.testing.assert_close(torch.tensor(seen[0]), torch.tensor(seen[1]))
         else:
             assert seen[0] == seen[1]
+
+
+MADE = {
+    "zeros": lambda x: torch.zeros(3), "ones": lambda x: torch.ones(2, 3), "full": lambda x: torch.full((3,), 2.0),
+    "like": lambda x: torch.zeros_like(x), "new": lambda x: x.new_ones(3), "arange": lambda x: torch.arange(3), "eye": lambda x: torch.eye(3),
+    "rand": lambda x: torch.rand(3), "randperm": lambda x: torch.randperm(3), "linspace": lambda x: torch.linspace(0, 1, 3),
+    "tensor": lambda x: torch.tensor([1.0, 2.0]), "written": lambda x: torch.ones(3).add_(1).mul_(2),
+    "leaf": lambda x: torch.ones(3).requires_grad_(), "parameter": lambda x: nn.Parameter(torch.ones(3)),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("name", MADE)
+def test_of_what_the_call_makes(name, backend):
+    function = MADE[name]
+    compiled = smelt.compile(lambda x: (function(x), x * 2), **({"backend": "eager"} if backend == "eager" else {}))
+    x = torch.ones(2)
+    for _ in range(3):
+        assert compiled(x)[0]._version == function(x)._version

@@ -114,3 +114,75 @@ def test_a_second_pass_is_as_in_eager(backend, kind):
         for _ in range(2):
             assert outcome(found.backward) == outcome(expected.backward)
         assert_same(state(compiled), state(plain))
+
+
+# -- passes from several results, one after the other: each frees what is on its own way, as in eager
+
+
+def apart(x, w):
+    return (x * w).sum(), (x.cos() * w * w).sum()
+
+
+def shared(x, w):
+    h = (x * w).sin()
+    return h.sum(), (h * h).sum()
+
+
+def shared_sum(x, w):
+    h = w + 1
+    return (h * x).sum(), (h * h).sum()
+
+
+def three(x, w):
+    h = (x * w).sin()
+    return h.sum(), (w * w).sum(), (h + 1).mean()
+
+
+def view_and_all(x, w):
+    h = w.sin()
+    return h[0] * 3, h.sum()
+
+
+def written(x, w):
+    h = w.cos()
+    h.mul_(x[0])
+    return h.sum(), (w ** 3).sum()
+
+
+def linear(x, w):
+    return (w + x).sum(), (w * w).sum()
+
+
+def attempt(call):
+    try:
+        call()
+        return 'passed'
+    except RuntimeError as error:
+        return str(error).split('\n')[0][:60]
+
+
+@BACKENDS
+@pytest.mark.parametrize('order', ['in turn', 'backwards', 'twice', 'kept', 'together', 'gradients'])
+@pytest.mark.parametrize('function', [apart, shared, shared_sum, three, view_and_all, written, linear])
+def test_passes_from_several_results(function, order, backend):
+    compiled = smelt.compile(function, backend=backend)
+    for number in range(3):
+        seen = []
+        for call in (function, compiled):
+            x, w = torch.arange(6.0).reshape(2, 3) + number, torch.full((3,), 2.0, requires_grad=True)
+            results = list(call(x, w))
+            if order == 'backwards':
+                results.reverse()
+            if order == 'together':
+                results = [sum(results[:2]), *results]
+            if order == 'twice':
+                results = results * 2
+            if order == 'gradients':
+                outcomes = [attempt(lambda one=one: torch.autograd.grad(one, w)) for one in results]
+            else:
+                outcomes = [attempt(lambda one=one, keep=order == 'kept' and one is results[0]: one.backward(retain_graph=keep))
+                            for one in results]
+            seen.append((outcomes, w.grad))
+        (expected, grad), (found, found_grad) = seen
+        assert found == expected
+        torch.testing.assert_close(found_grad, grad)

@@ -52,7 +52,8 @@ BackwardReach reach_of(const std::vector<at::Tensor>& outputs,
                        const std::vector<at::Tensor>& only = {});
 
 // Would a backward pass from the tensor raise that its graph has been gone through before? That
-// depends on what its nodes have saved, so it is tried; gradients stay as they are.
+// depends on what its nodes have saved: they are asked for it, and nothing is computed. False if
+// none of PyTorch's own says so.
 bool is_used_up(const at::Tensor& output);
 
 }  // namespace smelt

@@ -19,6 +19,7 @@ std::string_view view_of(PyObject* text) {
 
 // With a slash at its end. Asked of modules that are loaded.
 std::string folder_of(const char* module) {
+  const SavedError error;  // it may be asked while one is on its way
   PyObject* found = PyDict_GetItemString(PyImport_GetModuleDict(), module);
   const Object file = Object::steal(found ? PyObject_GetAttrString(found, "__file__") : nullptr);
   PyErr_Clear();

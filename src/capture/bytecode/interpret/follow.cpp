@@ -278,8 +278,10 @@ bool follow_callback(Tracing& tracing, PyThreadState* thread, Frame frame, PyObj
   std::vector<Ref> refs;
   Value sent;
   bool is_ready = false;
-  keep_account(&trace,
-               [&] { is_ready = prepare_callback(tracing, frame, owner, pending, sent, refs); });
+  keep_account(&trace, [&] {
+    const SavedError error;  // that is thrown into the frame
+    is_ready = prepare_callback(tracing, frame, owner, pending, sent, refs);
+  });
   if (!is_ready || !trace.active()) return false;
   const bool in_pass = std::exchange(trace.in_pass, false);
   const bool looks_inside = tracing.looks_inside;
@@ -327,6 +329,7 @@ bool follow_frame(Tracing& tracing, PyThreadState* thread, Frame frame, bool thr
   tracing.pending = nullptr;
   std::vector<Ref> refs;
   const bool is_bound = keep_account(tracing.trace, [&] {
+    const SavedError error;
     refs = frame.is_generator() ? generator_refs(tracing, frame, *pending)
                                 : Binding(*tracing.trace, frame, *pending).run();
   });

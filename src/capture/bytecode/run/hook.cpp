@@ -113,7 +113,9 @@ bool is_hash_of_tensor(Frame frame) {
          PyUnicode_CompareWithASCIIString(frame.code()->co_name, "__hash__") == 0;
 }
 
+// An error may be on its way into the frame.
 bool may_run_unseen(const Tracing& tracing, Frame frame) {
+  const SavedError error;
   if (is_bookkeeping_of_compiler(reinterpret_cast<PyObject*>(frame.function()))) return true;
   switch (tracing.trust) {
     case Trust::nobody: return is_of_typing(frame) || is_hash_of_tensor(frame);

@@ -79,7 +79,12 @@ Ref Trace::read_type(PyTypeObject* type, PyObject* name, PyObject* found) {
   const PathKey present{NodeKind::type_attribute, parent, name, 0};
   if (paths_.find(found == nullptr ? absent : present) == 0)
     lookups_.push_back({Object::share(object), Object::share(name), Object::share(found)});
-  if (found != nullptr) return path(NodeKind::type_attribute, parent, name, 0, found);
+  if (found != nullptr) {
+    const Ref ref = path(NodeKind::type_attribute, parent, name, 0, found);
+    // Whether it is a descriptor is up to its class, which may get a __get__ or __set__ later.
+    if ((Py_TYPE(found)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0) guard_type({found, ref});
+    return ref;
+  }
   paths_.set(absent, parent);  // that it is known to be absent
   return 0;
 }

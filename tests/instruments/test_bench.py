@@ -47,6 +47,16 @@ def test_modes_back_ends_and_batch_sizes(models, smelt_command):
         for label in ('eager', 'smelt numerics=eager', 'smelt eager numerics=eager')]
 
 
+def test_a_whole_step_without_a_loss_is_one_graph(models, smelt_command):
+    """The loss that stands in for the user's is no break."""
+    row = measured(smelt_command, f'{models}:make_step', '--whole-step', '--no-memory')['rows'][1]
+    assert row['graph_breaks'] == 0 and row['graphs'] >= 1
+    code, out, _ = smelt_command('explain', f'{models}:make_step', '--train', '--json')
+    assert code == 0 and json.loads(out)['break_count'] == 0
+    code, _, err = smelt_command('bench', f'{models}:make_whole_numbers', '--train')
+    assert code == 2 and 'returns no floating-point tensor; give a loss' in err and err.count('\n') == 1
+
+
 def test_inputs_with_sweeps(models, smelt_command):
     found = measured(smelt_command, f'{models}:chain', '--inputs', 'torch.randn(batch_size, rows)', '--batch-sizes', '2', '--sweep',
                      'rows=3,5', '--no-memory', '--device', 'cpu')

@@ -87,8 +87,7 @@ def of_explain(target, device):
     with torch.no_grad():
         data = inspection.inspect(*smelt.explain(model)(x)._call)
     shares = data['shares']
-    inside = shares['kernels'] + shares['pytorch'] if device == 'cpu' else sum(
-        row['seconds'] for row in data['timeline'] if row['on_device'])
+    inside = shares['kernels'] + shares['pytorch'] if device == 'cpu' else data['device_seconds']
     return inside, data['profiled_seconds']
 
 

@@ -18,7 +18,7 @@ _environment.check()
 from . import _accelerate, _logger, _native
 from ._compile import compile, disable, forget_all, is_compiling
 from ._errors import ArgumentError, BreakError, Error, InternalError, OptionError, RecompileError, RecordError
-from ._explain import Report, explain
+from ._explain import explain
 from ._record import Graph, record
 from ._settings import list_backends, register_backend
 from ._stance import stance
@@ -30,6 +30,13 @@ __all__ = ['ArgumentError', 'BreakError', 'Error', 'Graph', 'InternalError', 'Op
 
 # For C++ programs: cmake -DCMAKE_PREFIX_PATH="$(python -c 'import smelt; print(smelt.cmake_prefix_path)')".
 cmake_prefix_path = str(Path(__file__).parent / 'share' / 'cmake')
+
+
+def __getattr__(name):
+    if name == 'Report':
+        from ._report import Report
+        return Report
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 
 def stats():

@@ -91,6 +91,7 @@ class Culprit:
     segment: str
     script: str
     tried: list[str]
+    group: str
 
 class Verification:
     name: str

@@ -47,6 +47,16 @@ def test_modes_back_ends_and_batch_sizes(models, smelt_command):
         for label in ('eager', 'smelt numerics=eager', 'smelt eager numerics=eager')]
 
 
+def test_a_whole_step_without_a_loss_is_one_graph(models, smelt_command):
+    """The loss that stands in for the user's is no break."""
+    row = measured(smelt_command, f'{models}:make_step', '--whole-step', '--no-memory')['rows'][1]
+    assert row['graph_breaks'] == 0 and row['graphs'] >= 1
+    code, out, _ = smelt_command('explain', f'{models}:make_step', '--train', '--json')
+    assert code == 0 and json.loads(out)['break_count'] == 0
+    code, _, err = smelt_command('bench', f'{models}:make_whole_numbers', '--train')
+    assert code == 2 and 'returns no floating-point tensor; give a loss' in err and err.count('\n') == 1
+
+
 def test_inputs_with_sweeps(models, smelt_command):
     found = measured(smelt_command, f'{models}:chain', '--inputs', 'torch.randn(batch_size, rows)', '--batch-sizes', '2', '--sweep',
                      'rows=3,5', '--no-memory', '--device', 'cpu')
@@ -132,7 +142,7 @@ seen = {'eager': [], 'smelt': []}
 @smelt.disable
 def wait(name):
     start = time.perf_counter()
-    while time.perf_counter() - start < 2e-3:
+    while time.perf_counter() - start < 5e-3:
         pass
     seen[name].append(time.perf_counter() - start)
 
@@ -158,9 +168,11 @@ def test_numbers_agree_with_a_stop_watch(tmp_path, smelt_command):
     seen = sys.modules['timed_target'].seen
     for row in json.loads(out)['rows']:
         watch = seen['smelt' if 'smelt' in row['label'] else 'eager'][-60:]
-        for name, value in (('median', rounds.median(watch)), ('mean', sum(watch) / 60), ('p95', rounds.quantile(watch, 0.95))):
-            assert math.isclose(row[name], value, rel_tol=0.05), (row['label'], name, row[name], value)
-        assert math.isclose(row['throughput'], 3 / rounds.median(watch), rel_tol=0.05)
+        # Call by call: a machine that is shared makes some of them ten times as long, and a median falls on either side.
+        apart = rounds.median([abs(told / one - 1) for told, one in zip(row['samples'], watch, strict=True)])
+        assert apart < 0.05, (row['label'], apart)
+        assert {name: row[name] for name in ('mean', 'median', 'p95', 'p99')}.items() <= rounds.describe(row['samples']).items()
+        assert math.isclose(row['throughput'], 3 / row['median'])
 
 
 def test_a_table_fits_the_terminal():
@@ -192,7 +204,8 @@ def test_the_table_on_a_narrow_terminal(models, tmp_path):
     assert done.wait() == 0
     os.close(ours)
     shown = text.decode()
-    assert '…' not in shown and all(word in shown for word in ('median', 'speed-up', 'p99', 'first call', 'memory'))
+    assert not any('…' in line for line in shown.splitlines() if '│' in line or '┃' in line)
+    assert all(word in shown for word in ('median', 'speed-up', 'p99', 'first call', 'memory'))
     assert 'first call: ' in shown or 'interleaved rounds' in shown  # the progress
 
 

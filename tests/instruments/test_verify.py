@@ -123,6 +123,34 @@ def test_ops_that_are_off_together():
     assert not found.ok and found.culprit.ops == ['aten.tanh.default', 'aten.add.Tensor', 'aten.sin.default']
 
 
+@pytest.mark.parametrize('part, is_right', (
+    ('fusion: right with options={"fusion": "none"}', lambda settings: settings.options.get('fusion') == 'none'),
+    ('machine code', lambda settings: settings.backend == 'interpret'),
+    ('the pass merge_equal', lambda settings: settings.options.get('disabled_passes') == 'merge_equal')),
+    ids=('fusion', 'machine code', 'pass'))
+def test_a_fault_of_the_native_back_end_is_narrowed_down(monkeypatch, part, is_right):
+    """Part, segment, fusion group and op of a compiler that is wrong about sin, unless something is left out."""
+    from smelt.instruments import verify
+    real = verify.compiled_outcome
+
+    def wrong(original, args, kwargs, settings, state):
+        found, has_run = real(original, args, kwargs, settings, state)
+        if settings.backend != 'eager' and not is_right(settings):
+            found.values[0] = found.values[0] * 1.01
+        return found, has_run
+    monkeypatch.setattr(verify, 'compiled_outcome', wrong)
+    monkeypatch.setattr(narrow, 'compiled_outcome', wrong)
+    monkeypatch.setattr(narrow, '_is_off', lambda ops, first, last, settings: 'sin' in str(ops.stretch(first, last)))
+    with torch.no_grad():
+        found = smelt.verify(function, torch.randn(4, 4), torch.randn(4, 4))
+    assert not found.ok and [row.ok for row in found.outputs] == [False, True]
+    culprit = found.culprit
+    assert culprit.part.startswith(part), culprit.part
+    assert culprit.ops == ['aten.sin.default'] and culprit.segment.startswith('function, ')
+    assert 'aten::sin' in culprit.group and 'aten::tanh' in culprit.group  # which share a kernel
+    assert f'fusion group: {culprit.group}' in str(found) and os.path.exists(culprit.script)
+
+
 def test_the_parts_are_tried_one_by_one():
     from smelt import _settings
     settings = _settings.check()
@@ -235,6 +263,68 @@ def test_a_wrong_function_is_rolled_back():
     assert torch.equal(results[-1], torch.sin(x)) and torch.equal(fast(x), torch.sin(x))
     smelt.stance('default', fast)
     assert not torch.equal(fast(x), torch.sin(x))
+
+
+def rolled_back(plain, wrong, *args):
+    """(the warning, what the call returns) of a back end that is right until its second run."""
+    runs = []
+
+    def backend(graph, example_inputs):
+        def run(*inputs):
+            runs.append(1)
+            return graph(*inputs) if len(runs) < 2 else wrong(graph(*inputs))
+        return run
+    fast = smelt.compile(plain, backend=backend, options={'verify_every': 1})
+    with pytest.warns(RuntimeWarning, match='left to Python') as caught:
+        results = [fast(*args) for _ in range(4)]
+    assert smelt.stance(fn=fast) == 'eager' and len(caught) == 1
+    return str(caught[0].message), results
+
+
+def test_a_compiled_call_that_raises_is_rolled_back():
+    from smelt.instruments import production
+
+    class Fails:  # as a CompiledFunction, whose own errors smelt keeps from the caller
+        _bound, stance = None, 'default'
+        _settings = smelt._settings.check(options={'verify_every': 1})
+        _function = staticmethod(scaled)
+
+        def _watch(self, check, every):
+            pass
+
+        def _set_stance(self, name):
+            self.stance = name
+
+        def __call__(self, *args):
+            raise ArithmeticError('no luck')
+    compiled = Fails()
+    with pytest.warns(RuntimeWarning, match='it raised ArithmeticError: no luck.*left to Python'):
+        assert production.check(compiled, (torch.ones(3),), {}).tolist() == [2.0] * 3
+    assert compiled.stance == 'eager'
+
+
+def scaled(x):
+    return x * 2
+
+
+def test_changed_state_that_is_off_is_rolled_back():
+    buffer = torch.zeros(3)
+
+    def counts(x):
+        buffer.add_(x)
+        return x * 2
+    text, results = rolled_back(counts, lambda outputs: [output + 1 for output in outputs], torch.ones(3))
+    assert 'off by 1' in text and buffer.tolist() == [4.0] * 3 and results[-1].tolist() == [2.0] * 3
+
+
+def test_a_short_dtype_is_checked_too():
+    """512 roundings of bfloat16 are more than the number itself."""
+    one = torch.full((8,), 2.0)
+    for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
+        assert not difference.compare('', (one * 1.2).to(dtype), one.to(dtype)).ok
+        assert difference.compare('', (one * (1 + 2 * torch.finfo(dtype).eps)).to(dtype), one.to(dtype)).ok
+    text, _ = rolled_back(lambda x: x * 3, lambda outputs: [output * 1.3 for output in outputs], torch.ones(4, dtype=torch.bfloat16))
+    assert 'output 0 is off by' in text
 
 
 def test_a_step_in_production():

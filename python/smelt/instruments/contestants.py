@@ -1,6 +1,9 @@
 """Who is measured: eager, smelt in its modes and back ends, torch.compile; and the step that each of them runs."""
 import dataclasses
+import functools
+import runpy
 import sys
+from pathlib import Path
 
 import torch
 
@@ -76,42 +79,15 @@ def make_step(case, contestant, kind):
 
 
 def _training_step(case, model):
-    loss_of = case.loss or mean_of_squares
-    optimizer = case.optimizer
     parameters = list(case.model.parameters()) if isinstance(case.model, torch.nn.Module) else []
     parameters += [tensor for tensor in case.tensors if tensor.requires_grad]
-    if optimizer is None and not parameters:
+    if case.optimizer is None and not parameters:
         raise Problem('there is nothing to train: neither the model nor its inputs require gradients')
-
-    def train():
-        if optimizer is None:
-            for parameter in parameters:
-                parameter.grad = None
-        else:
-            optimizer.zero_grad()
-        loss = loss_of(model(*case.args, **case.kwargs))
-        loss.backward()
-        if optimizer is not None:
-            optimizer.step()
-        return loss
-    return train
+    return users_code()['make_training_step'](model, case.args, case.kwargs, case.loss or users_code()['mean_of_squares'],
+                                              case.optimizer, parameters)
 
 
-def mean_of_squares(result):
-    """A loss for who gives none: of all floating-point results."""
-    found = list(floating(result))
-    if not found:
-        raise Problem('the model returns no floating-point tensor; give a loss, {"model": ..., "loss": ...}')
-    return sum(tensor.float().square().mean() for tensor in found)
-
-
-def floating(value):
-    if isinstance(value, torch.Tensor):
-        if value.is_floating_point():
-            yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from floating(part)
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from floating(part)
+@functools.cache
+def users_code():
+    """training_step.py, as if the user had written it."""
+    return runpy.run_path(str(Path(__file__).with_name('training_step.py')), run_name='training_step')

@@ -48,12 +48,12 @@ def _arguments(given):
 
 def _calls(fn, args, kwargs, state, backward):
     """Until a call compiles nothing; whether that one ran something compiled."""
-    from .contestants import mean_of_squares
+    from .contestants import users_code
     for _ in range(_MOST_CALLS):
         before = _native.counters()
         result = fn(*args, **kwargs)
         if backward:
-            mean_of_squares(result).backward()
+            users_code()['mean_of_squares'](result).backward()
         now = _native.counters()
         if now['segments'] == before['segments'] and now['graphs'] == before['graphs']:
             return now['cache_hits'] > before['cache_hits']

@@ -134,6 +134,24 @@ def test_fork_rng(seeds):
     compare(lambda: function, 4)
 
 
+def test_seeding_is_one_break():
+    """It goes through the generators of all kinds of devices."""
+    def function(x):
+        torch.manual_seed(3)
+        return x + torch.rand(3, 4)
+
+    compare(lambda: function, 1, says='torch.random.manual_seed')
+
+
+def test_sizes_that_are_tensors():
+    """What nn.LSTM does with a packed sequence."""
+    def function(x):
+        sizes = torch.tensor([3, 4])
+        return torch.zeros(2, sizes[0], dtype=x.dtype).sum(0)[:, None] + x.view(sizes[0], sizes[1]) * torch.full((4,), sizes[1])
+
+    compare(lambda: function, 0)
+
+
 @pytest.mark.parametrize('reentrant', [False, True], ids=['plain', 'reentrant'])
 @pytest.mark.parametrize('dropout', [0.0, 0.5])
 def test_checkpoint(reentrant, dropout):

@@ -92,6 +92,38 @@ def test_variants_that_nobody_uses_again_are_few():
     assert smelt.stats()['segments'] - before <= 5
 
 
+@pytest.mark.parametrize('nested', [False, True], ids=['alone', 'nested'])
+def test_guesses_that_hold_are_not_given_up_for_other_sizes(nested):
+    """Without them the graph would end in front of the branch, and each piece would have variants of its own."""
+    def masked(x, mask):
+        y = torch.tanh(x) * x.shape[0]
+        if mask.all():
+            return y + 1
+        return y * mask
+
+    def function(x, mask):
+        return masked(x * 2, mask) - 1 if nested else masked(x, mask)
+
+    compiled = smelt.compile(function, options={'recompile_limit': 6})
+    with pytest.warns(RuntimeWarning, match='was compiled 6 times') as warned:
+        for size in range(2, 30):
+            x, mask = torch.ones(size), torch.ones(size, dtype=torch.bool)
+            torch.testing.assert_close(compiled(x, mask), function(x, mask))
+    assert len(warned) == 1
+    assert smelt.stats()['segments'] == 6 and smelt.stats()['graph_breaks'] == 0
+
+
+def test_variants_that_are_refused_are_in_the_report():
+    def function(x):
+        return torch.tanh(x) * x.shape[0]
+
+    compiled = smelt.compile(function)
+    for size in range(2, 20):
+        compiled(torch.ones(size))
+    [sentence] = [text for text in smelt.explain(compiled)(torch.ones(2)).rollbacks if text.startswith('no more variants')]
+    assert 'left to Python' in sentence and 'x: size at dimension 0 is' in sentence and 'recompile_limit' in sentence
+
+
 def test_a_limit_that_is_given_is_used_up():
     def function(x):
         return torch.tanh(x) * x.shape[0]

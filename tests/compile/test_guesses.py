@@ -225,3 +225,52 @@ def test_a_tensor_that_has_no_truth():
             with pytest.raises(RuntimeError) as raised:
                 compiled(x)
             assert str(raised.value) == str(expected.value)
+
+
+def full(x, mask):
+    if mask.sum() == mask.numel():
+        return x * 2
+    return x * mask
+
+
+def test_numbers_that_are_equal_are_guessed_to_stay_so():
+    compiled = smelt.compile(full)
+    x, ones, some = torch.arange(4.0), torch.ones(4), torch.tensor([1.0, 0.0, 1.0, 1.0])
+    for mask in (ones, ones, some, ones, some, some):
+        torch.testing.assert_close(compiled(x, mask), full(x, mask))
+    assert smelt.explain(full)(x, ones).break_count == 0
+
+
+def test_a_shuffled_mask_is_as_full_as_the_mask():
+    def function(x):
+        mask = torch.ones(6, dtype=torch.long)
+        chosen = torch.multinomial(torch.ones(6), 6)
+        if mask[chosen].all():
+            return x[chosen] * 2
+        return x
+
+    x = torch.arange(6.0)
+    compiled = smelt.compile(function, fullgraph=True)
+    for seed in range(4):
+        torch.manual_seed(seed)
+        wanted = function(x)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(compiled(x), wanted)
+    assert smelt.stats()['graph_breaks'] == 0
+
+
+@pytest.mark.parametrize('nested', [False, True], ids=['alone', 'nested'])
+def test_a_loop_until_nothing_is_left_is_not_rolled_out(nested):
+    def halve(x):
+        while (x > 1).any():
+            x = x / 2 + x.sin() * 0.01
+        return x * 3
+
+    def function(x):
+        return halve(x.abs()) + 1 if nested else halve(x)
+
+    compiled = smelt.compile(function)
+    for i in range(20):
+        x = torch.randn(5) * 3 ** (i % 7)
+        torch.testing.assert_close(compiled(x), function(x))
+    assert smelt.stats()['segments'] < 25

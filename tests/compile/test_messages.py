@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import types
 import warnings
 import zlib
 
@@ -256,6 +257,54 @@ def test_a_failed_guard_is_a_sentence(expected, fn, before, after):
     compiled(torch.ones(2), before)
     compiled(torch.ones(2), after)
     assert any(text.endswith(expected) for text in compiled._recompiles()), compiled._recompiles()
+
+
+def test_an_object_is_told_by_what_it_was():
+    config = types.SimpleNamespace(problem=None)
+    compiled = smelt.compile(lambda x: x * 2 if config.problem is None else x * 3)
+    compiled(torch.ones(2))
+    config.problem = 'regression'
+    compiled(torch.ones(2))
+    [text] = compiled._recompiles()
+    assert text.endswith("config.problem: was None, is 'regression'")
+
+
+class Broken(nn.Module):
+    """Modules of many classes around a break."""
+
+    def __init__(self, depth):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(4, 4), Broken(depth - 1) if depth else Printing(), nn.Tanh())
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+class Printing(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        print(end='')
+        return y + 1
+
+
+def test_another_class_is_no_reason_to_compile_again():
+    """The code that calls modules serves all of them."""
+    model = Broken(2)
+    compiled = smelt.compile(model, options={'rollback': False})
+    for _ in range(8):
+        torch.testing.assert_close(compiled(torch.ones(2, 4)), model(torch.ones(2, 4)))
+    reasons = smelt.explain(compiled)(torch.ones(2, 4)).recompiles
+    assert not [text for text in reasons if ': self: was a ' in text], reasons
+
+
+def test_what_has_no_name_is_said_to_have_none():
+    def function(x):
+        return torch.stack([x * 2, print(end='') or x.sum(0) + x])
+
+    compiled = smelt.compile(function, options={'rollback': False})
+    for size in (2, 3, 4):
+        compiled(torch.ones(size, size))
+    assert compiled._recompiles() and not any('<stack' in text for text in compiled._recompiles())
 
 
 def test_no_reason_says_that_a_thing_was_what_it_is():

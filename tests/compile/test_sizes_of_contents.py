@@ -1,5 +1,5 @@
 """Tensors whose shape depends on contents may go from op to op: each run calls those ops on what it has, between graphs.
-Where Python looks at such a shape, the graph ends."""
+One of their sizes may be a number of the program. Where Python looks at the whole shape, the graph ends."""
 
 import copy
 
@@ -56,6 +56,43 @@ class ByNonzero(Experts):
         return self.norm(out).sin()
 
 
+def has_any(mask):
+    return mask.any()
+
+
+def has_elements(mask):
+    return mask.nonzero().numel() > 0
+
+
+def has_rows(mask):
+    return mask.nonzero().size(0) != 0
+
+
+def has_shape(mask):
+    return torch.where(mask)[0].shape[0] > 0
+
+
+ASKED = [has_any, has_elements, has_rows, has_shape]
+
+
+class Asking(Experts):
+    """Calls an expert only if there is a token for it."""
+
+    def __init__(self, asks, count=4):
+        super().__init__(count=count)
+        self.asks = asks
+
+    def forward(self, x):
+        x = self.norm(x)
+        chosen = self.gate(x).argmax(-1)
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            mask = chosen == number
+            if self.asks(mask):
+                out[mask] = expert(x[mask])
+        return self.norm(out + x).cos() * 2
+
+
 class Loss(Experts):
     def forward(self, x):
         x = self.norm(x)
@@ -95,6 +132,41 @@ def test_training(kind):
             if other.grad is not None:
                 torch.testing.assert_close(mine.grad, other.grad, rtol=1e-4, atol=1e-5)
     assert smelt.stats()['segments'] == 1
+
+
+@pytest.mark.parametrize('asks', ASKED)
+def test_experts_that_get_tokens_are_one_graph(asks):
+    model = Asking(asks)
+    compiled = smelt.compile(model, fullgraph=True)
+    with torch.no_grad():
+        for _ in range(8):
+            x = torch.randn(200, 16)
+            torch.testing.assert_close(compiled(x), model(x))
+    assert smelt.stats()['segments'] == 1 and smelt.stats()['graph_breaks'] == 0
+
+
+@pytest.mark.parametrize('train', [False, True], ids=['eval', 'train'])
+@pytest.mark.parametrize('asks', ASKED)
+def test_experts_that_get_none_now_and_then(asks, train):
+    model = Asking(asks, count=5)
+    reference = copy.deepcopy(model)
+    compiled = smelt.compile(model)
+    for _ in range(30):
+        x = torch.randn(6, 16)
+        model.zero_grad()
+        reference.zero_grad()
+        with torch.set_grad_enabled(train):
+            ours, theirs = compiled(x), reference(x)
+        torch.testing.assert_close(ours, theirs)
+        if not train:
+            continue
+        ours.square().sum().backward()
+        theirs.square().sum().backward()
+        for mine, other in zip(model.parameters(), reference.parameters()):
+            assert (mine.grad is None) == (other.grad is None)
+            if other.grad is not None:
+                torch.testing.assert_close(mine.grad, other.grad, rtol=1e-4, atol=1e-5)
+    assert smelt.stats()['segments'] < 40
 
 
 @pytest.mark.parametrize('kind', [ByWhere, ByMask])
@@ -144,6 +216,19 @@ def looked_at(x):
     return kept.sum() / kept.shape[0]
 
 
+def counted(x):
+    kept = x[x > 0]
+    return x * kept.numel() + kept.size(-1)
+
+
+def rows_of_unknown_rank(x):
+    kept = (x > 1.5).nonzero().squeeze()
+    try:
+        return x * kept.shape[0]
+    except IndexError:
+        return x
+
+
 def looked_at_by_len(x):
     kept = x[x > 0]
     return x * len(kept)
@@ -182,7 +267,7 @@ def drawn(x):
 
 
 PROGRAMS = [selected_alone, chained, reduced, stored, changed_in_place, rank_from_contents, looked_at, looked_at_by_len,
-            sliced, sliced_from, iterated, split, last_dimension, made_contiguous, like_it, drawn]
+            counted, rows_of_unknown_rank, sliced, sliced_from, iterated, split, last_dimension, made_contiguous, like_it, drawn]
 
 
 @pytest.mark.parametrize('program', PROGRAMS, ids=lambda program: program.__name__)
@@ -204,7 +289,16 @@ def test_any_number_may_be_selected(program):
         assert one.stride() == other.stride()
 
 
-@pytest.mark.parametrize('program', [looked_at, looked_at_by_len, iterated], ids=lambda program: program.__name__)
+@pytest.mark.parametrize('program', [looked_at, counted], ids=lambda program: program.__name__)
+def test_a_size_is_a_number_of_the_program(program):
+    compiled = smelt.compile(program, fullgraph=True)
+    for _ in range(4):
+        x = torch.randn(12)
+        torch.testing.assert_close(compiled(x), program(x))
+    assert smelt.stats()['segments'] == 1
+
+
+@pytest.mark.parametrize('program', [looked_at_by_len, iterated], ids=lambda program: program.__name__)
 def test_looking_at_a_shape_is_a_break(program):
     report = smelt.explain(program)(torch.randn(12))
     assert [at.reason for at in report.breaks][0] == 'data_dependent'

@@ -195,22 +195,29 @@ bool OpLog::check_state(LogValue value, const at::Tensor& tensor) {
   return false;
 }
 
-// Whether `accept` takes the value and all that it is computed from.
-template <class Accept>
-bool OpLog::is_made_of(LogValue value, const Accept& accept) const {
+// Whether `accept` takes the value and all that it is computed from. `each_part` gives the
+// arguments of an op that count.
+template <class Accept, class EachPart>
+bool OpLog::is_made_of(LogValue value, const Accept& accept, const EachPart& each_part) const {
   std::vector<LogValue> open{value};
   std::vector<bool> seen(values_.size());
   for (size_t i = 0; i < open.size(); ++i) {
     const LoggedTensor& known = values_[open[i]];
     if (known.dynamic || !accept(known)) return false;
     if (known.kind != LoggedTensor::Kind::result || known.item >= items_.size()) continue;
-    each_argument(items_[known.item], [&](LogValue argument) {
+    each_part(items_[known.item], [&](LogValue argument) {
       if (seen[argument]) return;
       seen[argument] = true;
       open.push_back(argument);
     });
   }
   return true;
+}
+
+template <class Accept>
+bool OpLog::is_made_of(LogValue value, const Accept& accept) const {
+  return is_made_of(value, accept,
+                    [](const LogItem& item, const auto& visit) { each_argument(item, visit); });
 }
 
 bool OpLog::is_single(LogValue value) const {
@@ -252,14 +259,34 @@ bool OpLog::is_fixed(LogValue value) const {
   });
 }
 
+namespace {
+
+// An index says which elements are taken, not what they are: a shuffled mask is full if the mask
+// is.
+template <class Visit>
+void each_source(const LogItem& item, const Visit& visit) {
+  const std::string& name = item.op->handle.schema().name();
+  const bool selects =
+      name == "aten::index" || name == "aten::index_select" || name == "aten::gather";
+  for (const LogSlot& slot : item.slots) {
+    if (selects && slot.argument != 0) continue;
+    for (LogValue value : slot.values)
+      if (value >= 0) visit(value);
+  }
+}
+
+}  // namespace
+
 bool OpLog::is_drawn(LogValue value) const {
   bool draws = false;
-  const bool has_no_inputs = is_made_of(value, [&](const LoggedTensor& tensor) {
+  const auto takes = [&](const LoggedTensor& tensor) {
     if (tensor.kind == LoggedTensor::Kind::input || is_input_memory(tensor.memory)) return false;
     if (tensor.kind == LoggedTensor::Kind::result && tensor.item < items_.size())
       draws |= items_[tensor.item].random;
     return true;
-  });
+  };
+  const bool has_no_inputs = is_made_of(
+      value, takes, [](const LogItem& item, const auto& visit) { each_source(item, visit); });
   return has_no_inputs && draws;
 }
 
@@ -313,12 +340,29 @@ bool OpLog::is_steady(LogValue value) const {
   });
 }
 
+// What `any` finds may stay as it is either way: an expert that gets tokens gets some again.
 bool OpLog::is_check(LogValue value, bool truth) const {
   const LoggedTensor& known = values_[value];
   if (known.kind != LoggedTensor::Kind::result || known.item >= items_.size()) return false;
   const std::string& name = items_[known.item].op->handle.schema().name();
-  return truth ? name == "aten::all" || name == "aten::_is_all_true"
-               : name == "aten::any" || name == "aten::_is_any_true";
+  // Computed from what ops gave between two numbers that were read before, it is a loop's that has
+  // gone on until now, no one knows for how long.
+  const auto reads = [](const LogItem& item) { return item.number >= 0; };
+  const auto is_new = [&](const LoggedTensor& tensor) {
+    if (tensor.kind != LoggedTensor::Kind::result || tensor.item >= items_.size()) return true;
+    const auto item = items_.begin() + static_cast<ptrdiff_t>(tensor.item);
+    return std::ranges::none_of(items_.begin(), item, reads) ||
+           std::ranges::none_of(item, items_.end(), reads);
+  };
+  if (name == "aten::any" || name == "aten::_is_any_true")
+    return !truth || is_made_of(value, is_new);
+  if (truth && (name == "aten::all" || name == "aten::_is_all_true")) return true;
+  // Numbers are equal by design, not by chance (mask.sum() == mask.numel()), unless they are drawn.
+  return name == (truth ? "aten::eq" : "aten::ne") &&
+         is_made_of(value, [this](const LoggedTensor& tensor) {
+           return tensor.kind != LoggedTensor::Kind::result || tensor.item >= items_.size() ||
+                  !items_[tensor.item].random;
+         });
 }
 
 void OpLog::check_inputs() {

@@ -186,6 +186,8 @@ class OpLog {
   bool is_drawn(LogValue value) const;  // random numbers alone decide about it
   template <class Accept>
   bool is_made_of(LogValue value, const Accept& accept) const;
+  template <class Accept, class EachPart>
+  bool is_made_of(LogValue value, const Accept& accept, const EachPart& each_part) const;
   bool follow(const OpInfo& op, const LogFacts& facts, const std::vector<c10::IValue>& stack,
               size_t first);
   bool take_argument(LogItem& item, const LogFacts& facts, size_t index, const c10::IValue& value);

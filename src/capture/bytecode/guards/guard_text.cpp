@@ -118,7 +118,11 @@ std::string guard_failure(const GuardNames& names, const GuardInstruction& faile
   if (failed.op == GuardOp::tensor) return path + ": " + failed.tensor->difference(object);
   if (failed.op == GuardOp::keys) return path + ": " + difference_of_keys(failed.object, object);
   const std::string was = wanted_text(names, failed), is = found_text(failed, object);
-  if (failed.op == GuardOp::same) return path + ": is " + is;
+  if (failed.op == GuardOp::same) {
+    const std::string before = constant_name(failed.object);
+    const bool tells = object != nullptr && before != constant_name(object);
+    return path + ": " + (tells ? "was " + before + ", is " + constant_name(object) : "is " + is);
+  }
   if (was == is) return path + ": is not the " + without_article(was) + " that it was";
   return path + ": was " + was + ", is " + is;
 }

@@ -103,6 +103,7 @@ bool has_known_functions(std::string_view module) {
                                                   "torch.autograd",
                                                   "torch.autograd.function",
                                                   "torch.autograd.graph",
+                                                  "torch.random",
                                                   "torch._tensor"};
   return std::ranges::find(kModules, module) != std::end(kModules);
 }
@@ -312,6 +313,9 @@ Result call_python(Trace& trace, Value function, std::span<const Value> argument
   }
   if (is_disabled_elsewhere(function.object))
     return call_unfollowed(trace, BreakReason::disabled_for_torch, function, arguments, keywords);
+  // It goes through the generators of all kinds of devices, those that are not there too.
+  if (is_function_of(function.object, "torch.random", "manual_seed"))
+    return call_unfollowed(trace, BreakReason::state, function, arguments, keywords);
   // What is compiled is what runs for True.
   if (is_function_of(function.object, "smelt._compile", "is_compiling")) {
     trace.use(function);

@@ -1,7 +1,11 @@
 // Attributes, super() and imports.
+#include <opcode.h>
+
+#include <optional>
 #include <string_view>
 
 #include "capture/bytecode/interpret/interpreter.h"
+#include "capture/bytecode/values/dynamic_tensors.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -34,7 +38,31 @@ Object top_package(PyObject* name) {
 }  // namespace
 
 Interpreter::Flow Interpreter::load_attribute(int index) {
-  return replace(1, get_attribute(trace_, peek(1), name(index)));
+  const Value object = peek(1);
+  if (live() != nullptr && tensors().is_tensor(object.object) &&
+      PyUnicode_CompareWithASCIIString(name(index), "shape") == 0) {
+    // tensor.shape[0]: one size of a shape that depends on contents can be a number of the program.
+    int unit = next_;
+    const auto behind_caches = [&] {
+      while (unit < units_ && bytes_[2 * unit] == CACHE) ++unit;
+      return unit < units_ ? bytes_[2 * unit] : CACHE;
+    };
+    if (behind_caches() == LOAD_CONST && PyLong_CheckExact(constant(bytes_[2 * unit + 1]))) {
+      const long dimension = PyLong_AsLong(constant(bytes_[2 * unit + 1]));
+      PyErr_Clear();
+      ++unit;
+      const bool asks = behind_caches() == BINARY_SUBSCR && dimension >= -64 && dimension < 64;
+      const std::optional<Result> size =
+          asks ? read_size(*trace_, object, static_cast<int>(dimension)) : std::nullopt;
+      if (size) {
+        ++unit;
+        behind_caches();
+        next_ = unit;
+        return replace(1, *size);
+      }
+    }
+  }
+  return replace(1, get_attribute(trace_, object, name(index)));
 }
 
 Interpreter::Flow Interpreter::load_method(int index) {

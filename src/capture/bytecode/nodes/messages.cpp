@@ -174,6 +174,9 @@ std::string describe_start(PyThreadState* thread, Frame root, int offset) {
 std::string name_arguments(Frame root, std::string reason) {
   constexpr std::string_view kPositional = "args[", kNamed = "kwargs['";
   static PyObject* const forward = PyUnicode_InternFromString("forward");
+  constexpr std::string_view kOnStack = "<stack ";
+  for (size_t at = reason.find(kOnStack); at != std::string::npos; at = reason.find(kOnStack))
+    reason.replace(at, reason.find('>', at) - at + 1, "an unnamed value");
   PyObject* module = module_of(root);
   if (module == nullptr || author_of(root) != Author::torch) return reason;
   if (reason.starts_with(kNamed)) {

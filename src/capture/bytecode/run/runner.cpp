@@ -145,6 +145,7 @@ class RootRunner {
   Next pass_inner_break(const GilShared<Segment>& segment, int offset);
   std::optional<Next> refuse_by_stance(int offset);
   std::optional<Next> note_misses(int offset);
+  void note_refusal(int offset, size_t variants);
   // `outgrown`: what it takes the place of.
   Next trace(int offset, const GilShared<Segment>& outgrown = {});
   bool is_for_other_sizes(int offset) const;
@@ -161,6 +162,7 @@ class RootRunner {
   void promote(int offset, const GilShared<Segment>& segment);
   bool note_wrong_guess(int offset);
   void note_right_guess(int offset);
+  bool is_guessed_wrong(const SegmentList& list) const;
   bool stop_guessing(int offset);
 
   Compiled& compiled_;
@@ -264,6 +266,14 @@ void RootRunner::note_right_guess(int offset) {
     --found->second;
 }
 
+// What is in the tensors is all that does not fit one of these. Where sizes do not fit, there would
+// be as many variants without guesses.
+bool RootRunner::is_guessed_wrong(const SegmentList& list) const {
+  return std::ranges::any_of(list, [&](const GilShared<Segment>& segment) {
+    return segment->guesses && segment->holds(frame_.slots(), used_slots());
+  });
+}
+
 // True: segments that guessed are gone.
 bool RootRunner::stop_guessing(int offset) {
   segments_->wrong_guesses[offset] = kMostGuessCost;
@@ -352,7 +362,10 @@ RootRunner::Next RootRunner::run_plainly(int instructions) {
 std::string RootRunner::why_missed(int offset) const {
   const auto found = segments_->at.find(offset);
   if (found == segments_->at.end() || found->second.empty()) return {};
-  const GilShared<Segment> first = found->second.front();
+  const auto like_this =
+      std::ranges::find(found->second, kind(), [](const auto& segment) { return segment->kind; });
+  const GilShared<Segment> first =
+      like_this == found->second.end() ? found->second.front() : *like_this;
   std::string reason = first->guards().explain(frame_.slots(), used_slots());
   if (reason.empty()) reason = first->state_difference();
   return reason.empty() ? "a number that was read from a tensor decided otherwise" : reason;
@@ -368,6 +381,20 @@ RootRunner::Next RootRunner::give_up(int offset, const std::string& reason) {
   return go_on_in_cpython();
 }
 
+// For reports, once: no warning, since nothing is slower than without smelt.
+void RootRunner::note_refusal(int offset, size_t variants) {
+  constexpr std::string_view kStart = "no more variants: ";
+  if (std::ranges::any_of(compiled_.rollbacks_,
+                          [&](const std::string& known) { return known.starts_with(kStart); }))
+    return;
+  compiled_.note_rollback(std::string(kStart) + describe_start(thread_, frame_, offset) + " has " +
+                          std::to_string(variants) +
+                          ", and one more would cost more than those have saved. Calls that fit "
+                          "none of them are left to Python. Of the first of these, " +
+                          name_arguments(frame_, why_missed(offset)) +
+                          ". With options={'recompile_limit': 32} more are compiled.");
+}
+
 // What there is did not fit. There may be too many by now, or one more may cost more than it saves.
 std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
   Budget& budget = compiled_.budget_;
@@ -378,7 +405,6 @@ std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
     return go_on_in_cpython();
   }
   const SegmentList list = found->second;
-  ++segments_->misses[offset];
   const auto limit = static_cast<size_t>(compiled_.options_.recompile_limit);
   size_t like_this = 0;
   uint64_t hits = 0;
@@ -386,8 +412,13 @@ std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
     like_this += segment->kind == kind() ? 1 : 0;
     hits += segment->kind == kind() ? segment->hits : 0;
   }
+  // A callee's code serves another class as well: nothing is compiled again.
+  if (root_->adopted && like_this == 0 && list.size() < kMostKinds * limit && budget.grants(0, 0))
+    return std::nullopt;
+  ++segments_->misses[offset];
   const bool is_enough = like_this >= limit || list.size() >= kMostKinds * limit;
   if (!is_enough && !compiled_.options_.is_limit_given && !budget.grants(like_this, hits)) {
+    note_refusal(offset, like_this);
     budget.suspect();
     return go_on_in_cpython();
   }
@@ -396,7 +427,8 @@ std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
       segments_->changing.insert(std::move(path));
   const std::string reason = name_arguments(frame_, why_missed(offset));
   compiled_.note_recompile(describe_start(thread_, frame_, offset) + ": " + reason);
-  if (is_enough && !stop_guessing(offset)) return give_up(offset, reason);
+  if (is_enough && !(is_guessed_wrong(list) && stop_guessing(offset)))
+    return give_up(offset, reason);
   return std::nullopt;
 }
 

@@ -242,9 +242,24 @@ Result read_elements(Trace& trace, Value callee, std::span<const Value> argument
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
 
-// A tensor where an op takes a number: add(grad, alpha=-lr) reads it.
-size_t place_of_number(std::span<const Value> arguments, PyObject* keywords) {
+// Functions that take nothing but numbers, sizes for the most part, and methods that do beside
+// their tensor.
+size_t first_number_of(PyObject* callee) {
+  static const Set kFunctions{"zeros", "ones", "empty",  "full",    "rand",
+                              "randn", "eye",  "arange", "randint", "randperm"};
+  static const Set kMethods{"new_zeros", "new_ones", "new_empty", "view",
+                            "reshape",   "expand",   "repeat"};
+  if (kFunctions.contains(function_name(callee))) return 0;
+  const bool is_method = Py_TYPE(callee) == &PyMethodDescr_Type &&
+                         kMethods.contains(PyUnicode_AsUTF8(PyDescr_NAME(callee)));
+  return is_method ? 1 : SIZE_MAX;
+}
+
+// A tensor where an op takes a number: add(grad, alpha=-lr), zeros(batch_sizes[0]) read it.
+size_t place_of_number(PyObject* callee, std::span<const Value> arguments, PyObject* keywords) {
   const auto named = keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
+  for (size_t i = first_number_of(callee); i < arguments.size() - named; ++i)
+    if (is_plain_scalar(arguments[i].object)) return i;
   for (size_t i = 0; i < named; ++i) {
     PyObject* name = PyTuple_GET_ITEM(keywords, static_cast<Py_ssize_t>(i));
     const bool is_number = PyUnicode_CompareWithASCIIString(name, "alpha") == 0 ||
@@ -274,7 +289,8 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
     taken[rate] = {tensor.object, tensor.ref};
     return call_op(trace, kind, callee, taken, keywords);
   }
-  if (const size_t place = place_of_number(arguments, keywords); place < arguments.size()) {
+  if (const size_t place = place_of_number(callee.object, arguments, keywords);
+      place < arguments.size()) {
     const Result number = read_number(trace, arguments[place]);
     const Object held = Object::steal(number.object);
     if (!held) return {};
@@ -416,6 +432,26 @@ bool make_of_number(Trace& trace, Value callee, std::span<const Value> arguments
   return true;
 }
 
+// t.numel(), t.size(0) of a tensor whose shape depends on contents.
+bool ask_for_size(Trace& trace, PyObject* callee, std::span<const Value> arguments,
+                  PyObject* keywords, Result* result) {
+  if (Py_TYPE(callee) != &PyMethodDescr_Type || arguments.empty() || keywords != nullptr)
+    return false;
+  const std::string_view name = PyUnicode_AsUTF8(PyDescr_NAME(callee));
+  std::optional<int> dimension;
+  if (name == "size" && arguments.size() == 2 && PyLong_CheckExact(arguments[1].object) &&
+      is_constant(arguments[1].object)) {
+    dimension = static_cast<int>(PyLong_AsLong(arguments[1].object));
+    trace.use(arguments[1]);
+  } else if ((name != "numel" && name != "nelement") || arguments.size() != 1) {
+    return false;
+  }
+  PyErr_Clear();
+  const std::optional<Result> size = read_size(trace, arguments[0], dimension);
+  if (size) *result = *size;
+  return size.has_value();
+}
+
 }  // namespace
 
 bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
@@ -482,7 +518,10 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
         return false;
       }
       [[fallthrough]];
-    case Kind::op: *result = call_op(*trace, kind, callee, arguments, keywords); return true;
+    case Kind::op:
+      if (ask_for_size(*trace, callee.object, arguments, keywords, result)) return true;
+      *result = call_op(*trace, kind, callee, arguments, keywords);
+      return true;
     case Kind::writes: *result = call_switch(*trace, callee, arguments, keywords); return true;
   }
   return false;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "capture/bytecode/values/operations.h"
+
 namespace smelt::bytecode {
 namespace {
 
@@ -68,6 +70,42 @@ bool use_in_op(Trace& trace, Value value) {
 
 void stop_at_shape(Trace& trace) {
   trace.stop(BreakReason::data_dependent, "the shape of the result of an op");
+}
+
+namespace {
+
+PyObject* torch_function(const char* name) {
+  const Object torch = Object::steal(PyImport_ImportModule("torch"));
+  return torch ? PyObject_GetAttrString(torch.get(), name) : nullptr;
+}
+
+}  // namespace
+
+// By ops that take it whatever its shape is, and give one number.
+std::optional<Result> read_size(Trace& trace, Value tensor, std::optional<int> dimension) {
+  if (!is_dynamic(trace, tensor.object)) return std::nullopt;
+  static PyObject* const shape_of = torch_function("_shape_as_tensor");
+  static PyObject* const select = torch_function("select");
+  static PyObject* const product = torch_function("prod");
+  if (shape_of == nullptr || select == nullptr || product == nullptr) return std::nullopt;
+  const Result shape = call(&trace, {shape_of, 0}, {&tensor, 1}, nullptr);
+  const Object held_shape = Object::steal(shape.object);
+  if (!held_shape) return Result{};
+  Value sizes{held_shape.get(), shape.ref};
+  Object held_size;
+  if (dimension) {
+    const Object zero = Object::steal(PyLong_FromLong(0));
+    const Object at = Object::steal(PyLong_FromLong(*dimension));
+    const Value arguments[] = {sizes, {zero.get(), 0}, {at.get(), 0}};
+    const Result size = call(&trace, {select, 0}, arguments, nullptr);
+    held_size = Object::steal(size.object);
+    if (!held_size) return Result{};
+    sizes = {held_size.get(), size.ref};
+  }
+  const Result number = call(&trace, {product, 0}, {&sizes, 1}, nullptr);
+  const Object held_number = Object::steal(number.object);
+  if (!held_number) return Result{};
+  return read_number(trace, {held_number.get(), number.ref});
 }
 
 bool may_index(const Trace& trace, PyObject* tensor, PyObject* key, PyObject* item) {

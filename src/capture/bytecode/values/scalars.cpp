@@ -495,9 +495,15 @@ bool check_length(Trace& trace, Result* length) {
 
 namespace {
 
+// `if mask.any()`: whether anything is selected at all.
+bool asks_for_any(const TensorLog& log, LogValue logged) {
+  return logged >= 0 && log.is_check(logged, true) && log.is_check(logged, false);
+}
+
 // `assert x[0] > 0`, or `if not valid.all(): ...`, after which torch.distributions raises an error
 // in a function of its own: what has been valid is.
 bool is_passed_check(Trace& trace, Value tensor, LogValue logged, std::optional<bool> passes) {
+  if (!passes && asks_for_any(trace.log(), logged)) return true;
   for (const bool truth : {true, false})
     if (!passes && trace.log().is_check(logged, truth)) passes = truth;
   if (!passes) return false;
@@ -534,7 +540,9 @@ int truth(Trace* trace, Value value, std::optional<bool> passes) {
       return PyObject_IsTrue(value.object);
     }
     if (is_guessed(*trace, value, passes)) {
-      trace->has_guessed_flag = trace->has_guessed_flag || !trace->has_backward;
+      // What is selected is computed op by op in any case: better so than in many pieces.
+      trace->has_guessed_flag |=
+          !trace->has_backward && !asks_for_any(trace->log(), trace->log().value_of(value.object));
       const Result number = read_number(*trace, value);
       const Object held = Object::steal(number.object);
       if (held) return truth(trace, {held.get(), number.ref});

@@ -249,7 +249,7 @@ size_t first_number_of(PyObject* callee) {
                               "randn", "eye",  "arange", "randint", "randperm"};
   static const Set kMethods{"new_zeros", "new_ones", "new_empty", "view",
                             "reshape",   "expand",   "repeat"};
-  if (kFunctions.contains(function_name(callee))) return 0;
+  if (kFunctions.contains(name_in_c(callee))) return 0;
   const bool is_method = Py_TYPE(callee) == &PyMethodDescr_Type &&
                          kMethods.contains(PyUnicode_AsUTF8(PyDescr_NAME(callee)));
   return is_method ? 1 : SIZE_MAX;

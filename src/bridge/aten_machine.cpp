@@ -19,6 +19,7 @@
 #include "capture/dispatch/op_info.h"
 #include "capture/dispatch/stand_ins.h"
 #include "graph/numbers.h"
+#include "ops/count_op.h"
 
 namespace smelt {
 
@@ -333,12 +334,12 @@ class AtenMachine final : public Machine {
            !tensor.unsafeGetTensorImpl()->is_python_dispatch();
   }
 
-  // aten::add.Tensor(count, number, 1), without PyTorch's way to a kernel.
+  // One step more, without PyTorch's way to a kernel.
   bool add_to_count(const LinkedStep& step, const Step& plain) {
     if (plain.types.size() != 1 || plain.types[0].rank() != 0 || !plain.types[0].device.is_cpu() ||
-        plain.types[0].dtype != DType::f32 || plain.op != "aten::add.Tensor" ||
-        step.slots.size() != 1 || step.slots[0].arg != 0 || step.slots[0].is_number ||
-        step.in_place_op || !step.arguments[1].isTensor() || !step.arguments[2].isScalar() ||
+        plain.types[0].dtype != DType::f32 || plain.op != kCountOp || step.slots.size() != 1 ||
+        step.slots[0].arg != 0 || step.slots[0].is_number || step.in_place_op ||
+        !step.arguments[1].isTensor() || !step.arguments[2].isScalar() ||
         !step.arguments[2].toScalar().equal(1))
       return false;
     const at::Tensor& count = (*this)[step.slots[0].registers[0]];

@@ -19,6 +19,7 @@
 #include "capture/dispatch/op_info.h"
 #include "capture/dispatch/stand_ins.h"
 #include "graph/numbers.h"
+#include "ops/count_op.h"
 
 namespace smelt {
 
@@ -326,8 +327,42 @@ class AtenMachine final : public Machine {
                          plain.op);
   }
 
+  // An optimizer's count of steps, on the host: there are as many as parameters.
+  static bool is_count(const at::Tensor& tensor) {
+    return tensor.defined() && tensor.dim() == 0 && tensor.is_cpu() &&
+           tensor.scalar_type() == c10::kFloat && !tensor.is_neg() &&
+           !tensor.unsafeGetTensorImpl()->is_python_dispatch();
+  }
+
+  // One step more, without PyTorch's way to a kernel.
+  bool add_to_count(const LinkedStep& step, const Step& plain) {
+    if (plain.types.size() != 1 || plain.types[0].rank() != 0 || !plain.types[0].device.is_cpu() ||
+        plain.types[0].dtype != DType::f32 || plain.op != kCountOp || step.slots.size() != 1 ||
+        step.slots[0].arg != 0 || step.slots[0].is_number || step.in_place_op ||
+        !step.arguments[1].isTensor() || !step.arguments[2].isScalar() ||
+        !step.arguments[2].toScalar().equal(1))
+      return false;
+    const at::Tensor& count = (*this)[step.slots[0].registers[0]];
+    const at::Tensor& other = step.arguments[1].toTensor();
+    if (!is_count(count) || !other.is_cpu() || other.dim() != 0 || other.is_complex()) return false;
+    const auto number = static_cast<float>(to_scalar(item_of(other)).toDouble());
+    at::Tensor sum = at::detail::empty_cpu({}, c10::kFloat, false, std::nullopt);
+    *sum.mutable_data_ptr<float>() = *count.const_data_ptr<float>() + number;
+    if (plain.results[0] >= 0) registers_[plain.results[0]] = std::move(sum);
+    return true;
+  }
+
+  // What copy_ does with a count, or false.
+  static bool copy_count(const at::Tensor& to, const at::Tensor& from) {
+    if (!is_count(to) || !is_count(from) || to.is_inference()) return false;
+    *to.mutable_data_ptr<float>() = *from.const_data_ptr<float>();
+    to.unsafeGetTensorImpl()->bump_version();
+    return true;
+  }
+
   void call(const LinkedStep& step, size_t index) {
     const Step& plain = linked_.program().steps[index];
+    if (add_to_count(step, plain)) return;
     const bool in_place = step.in_place_op && is_ours(registers_[plain.reuse[0]]);
     fill_stack(step);
     if (in_place) {
@@ -432,7 +467,7 @@ class AtenMachine final : public Machine {
       case LinkedStep::Kind::write:
         if (target(0).is_same(target(1)))  // a kernel has stored it there
           target(0).unsafeGetTensorImpl()->bump_version();
-        else
+        else if (!copy_count(target(0), target(1)))
           target(0).copy_(target(1));
         if (plain.results[0] >= 0) registers_[plain.results[0]] = target(0);
         break;

@@ -264,8 +264,9 @@ void PatchedGraph::set_params(Patched& node) {
   for (const NumberPlace& place : node.numbers) node.set_number(place, *numbers_[place.number]);
   const GraphDriver& driver = *graph_driver();
   if (const auto* kernel = std::get_if<KernelCopy>(&node.params)) {
-    check(driver.set_kernel_params(exec_.get(), node.node, &kernel->params),
-          "cuGraphExecKernelNodeSetParams");
+    const Status status = driver.set_kernel_params(exec_.get(), node.node, &kernel->params);
+    if (status != 0)
+      check(status, ("cuGraphExecKernelNodeSetParams of " + describe(*kernel)).c_str());
     return;
   }
   Context context = nullptr;

@@ -5,6 +5,9 @@
 // - Of a result with such rows the matrix is padded: the product has a few more columns, and its
 //   readers see a part of it.
 // - An operand that a kernel computes is written with rows further apart.
+// - Where such rows are what is added up, the last few products, fewer than 16 bytes hold, are
+// added
+//   by a kernel.
 //
 // Stands behind decompose: which nodes kernels compute is known then.
 
@@ -51,7 +54,7 @@ class Alignment {
     for (Node& node : nodes) {
       twins_.apply(node);
       const std::vector<ValueId> results = node.results;
-      if (!pad(node)) twins_.add(std::move(node));
+      if (!pad(node) && !cut(node)) twins_.add(std::move(node));
       for (const ValueId result : results)
         if (result >= 0 && static_cast<size_t>(result) < spread_.size() && spread_[result])
           spread(result);
@@ -143,6 +146,61 @@ class Alignment {
     const ValueId part = product < 0 ? -1 : first_columns(product, made.sizes[1]);
     if (part < 0) return false;
     twins_.put(node.results[0], part);
+    changed_ = true;
+    return true;
+  }
+
+  ValueId part_of(const Arg& from, int64_t dim, const Size& begin, const Size& end) {
+    return writer_.call("aten::slice.Tensor", {from, Size(dim), begin, end, Size(1)},
+                        /*is_view=*/true);
+  }
+  ValueId in_f32(ValueId value) {
+    return writer_.call("aten::_to_copy",
+                        {Ref{value}, DType::f32, None{}, None{}, None{}, false, None{}});
+  }
+
+  // Of f32: `columns` columns times as many rows.
+  ValueId few_products(ValueId a, ValueId b, int64_t columns) {
+    if (columns == 1) return writer_.call("aten::mul.Tensor", {Ref{a}, Ref{b}});
+    const ValueId left = writer_.call("aten::unsqueeze", {Ref{a}, Size(2)}, /*is_view=*/true);
+    const ValueId right = writer_.call("aten::unsqueeze", {Ref{b}, Size(0)}, /*is_view=*/true);
+    const ValueId products = writer_.call("aten::mul.Tensor", {Ref{left}, Ref{right}});
+    return writer_.call("aten::sum.dim_IntList",
+                        {Ref{products}, ArgList{Arg(Size(1))}, false, None{}});
+  }
+
+  // Two products in the place of this one, the second of few columns by few rows.
+  bool cut(const Node& node) {
+    if (!is_large_product(node)) return false;
+    const Arg a = Ref{twins_.at_hand(node.args[0].get<Ref>().id)};
+    const Arg b = Ref{twins_.at_hand(node.args[1].get<Ref>().id)};
+    const TensorType left = type(a), right = type(b), made = graph_.type(node.results[0]);
+    const Size depth = left.sizes[1];
+    const int64_t each = kBytes / bytes_of(made.dtype), rest = depth.known() % each;
+    const auto is_aligned = [&](const Size& stride) {
+      return stride.is_known() && stride.known() % each == 0;
+    };
+    const bool along = (left.strides[1].is(1) && is_aligned(left.strides[0])) ||
+                       (right.strides[0].is(1) && is_aligned(right.strides[1]));
+    if (rest == 0 || !along || !is_row_major_matrix(made) || !options_.has_kernels(made.device))
+      return false;
+    const NodeWriter::Mark mark = writer_.mark();
+    const Size most = depth - rest;
+    const ValueId a1 = part_of(a, 1, 0, most), b1 = part_of(b, 0, 0, most);
+    const ValueId a2 = part_of(a, 1, most, depth), b2 = part_of(b, 0, most, depth);
+    ValueId sum = -1;
+    if (a1 >= 0 && b1 >= 0 && a2 >= 0 && b2 >= 0) {
+      const ValueId first = writer_.call("aten::mm", {Ref{a1}, Ref{b1}});
+      const ValueId second = few_products(in_f32(a2), in_f32(b2), rest);
+      sum = writer_.call("aten::add.Tensor", {Ref{in_f32(first)}, Ref{second}, Size(1)});
+      sum = writer_.call("aten::_to_copy",
+                         {Ref{sum}, made.dtype, None{}, None{}, None{}, false, None{}});
+    }
+    if (sum < 0 || !(graph_.type(sum) == made)) {
+      writer_.forget_since(mark);
+      return false;
+    }
+    twins_.put(node.results[0], sum);
     changed_ = true;
     return true;
   }

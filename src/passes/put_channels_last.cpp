@@ -126,6 +126,9 @@ std::vector<bool> choose_on_cuda(const Graph& graph) {
            (type.dtype == DType::f16 || type.dtype == DType::bf16) && all_known(type.sizes) &&
            type.strides == contiguous_strides(type.sizes) && !type.numel().is(0);
   };
+  const auto is_point = [](const TensorType& type) {
+    return type.sizes[2].is(1) && type.sizes[3].is(1);
+  };
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     // Gradients have no rule for operands in several orders.
@@ -135,6 +138,7 @@ std::vector<bool> choose_on_cuda(const Graph& graph) {
     const TensorType& made = graph.type(node.results[0]);
     chosen[i] = is_plain(graph.type(node.args[0].get<Ref>().id)) &&
                 is_plain(graph.type(node.args[1].get<Ref>().id)) && is_plain(made) &&
+                !is_point(graph.type(node.args[0].get<Ref>().id)) && !is_point(made) &&
                 made.sizes[1].known() >= kFewChannels;
   }
   return std::ranges::count(chosen, true) < kSeveral ? std::vector<bool>() : chosen;

@@ -73,8 +73,8 @@ int fastest_dim(const TensorType& type) {
 
 // Do elements that lie side by side belong to different outer points, where the domain is reduced?
 bool is_columns(const Graph& graph, const Roles& roles, NodeId node, const Domain& domain) {
-  const ValueId value = roles.form[node] ? graph.nodes[node].args[0].get<Ref>().id
-                                         : graph.nodes[node].results[0];
+  const ValueId value =
+      roles.form[node] ? graph.nodes[node].args[0].get<Ref>().id : graph.nodes[node].results[0];
   const TensorType& type = graph.type(value);
   if (type.sizes != domain.full) return false;
   const int fastest = fastest_dim(type);

@@ -324,3 +324,22 @@ def test_other_modes_launch():
         x = randn(64, 64)
         torch.testing.assert_close(run(x), torch.relu(x * 2).sum(-1) + 1)
     assert _native.cuda_graphs()['captured'] == 0
+
+
+def test_a_capture_by_the_user_of_several_kernels():
+    """They are joined in the second run, unless that is part of someone's capture."""
+    weights = [randn(64, 64) for _ in range(4)]
+
+    def f(x):
+        return [torch.relu(x * w).sum(-1) for w in weights] + [(x - w).exp() for w in weights]
+    run, x = compiled(f), randn(64, 64)
+    with torch.no_grad():
+        for _ in range(2):
+            run(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = run(x)
+        x.copy_(randn(64, 64))
+        graph.replay()
+        for a, b in zip(y, f(x)):
+            torch.testing.assert_close(a, b)

@@ -45,6 +45,7 @@ Opened open_driver() {
                    find(library, "cuModuleLoadData", driver.cuModuleLoadData) &&
                    find(library, "cuModuleUnload", driver.cuModuleUnload) &&
                    find(library, "cuModuleGetFunction", driver.cuModuleGetFunction) &&
+                   find(library, "cuStreamIsCapturing", driver.cuStreamIsCapturing) &&
                    find(library, "cuLaunchKernel", driver.cuLaunchKernel);
   opened.state =
       all ? Decision::allow() : Decision::forbid("the NVIDIA driver is too old for smelt");

@@ -32,6 +32,7 @@ struct Driver {
   CuResult (*cuModuleLoadData)(CuModule* module, const void* image);
   CuResult (*cuModuleUnload)(CuModule module);
   CuResult (*cuModuleGetFunction)(CuFunction* function, CuModule module, const char* name);
+  CuResult (*cuStreamIsCapturing)(CuStream stream, int* status);
   CuResult (*cuLaunchKernel)(CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                              unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                              CuStream stream, void** parameters, void** extra);

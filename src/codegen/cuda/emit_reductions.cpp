@@ -41,8 +41,9 @@ void Emitter::combine(Val value) {
   const Inst& inst = kernel_.insts[value];
   const std::string sum = "sum" + number(value) + (has_lanes() ? "[lane]" : "");
   const bool is_cut = plan_.tail && lanes_are_points();
-  const std::string item = ref(inst.args[0]),
-                    guard = in_scan_ ? "if (inside) " : is_cut ? "if (lane < count) " : "";
+  const std::string item = ref(inst.args[0]), guard = in_scan_ ? "if (inside) "
+                                                      : is_cut ? "if (lane < count) "
+                                                               : "";
   const std::string type = reduction_type(value);
   if (loops::gives_position(inst.reduction))
     line(guard + sum + " = " + type + "::next(" + sum + ", " + item + ", " + position_text() +

@@ -204,13 +204,14 @@ struct JoinedKernels::Batch {
 JoinedKernels::JoinedKernels() = default;
 JoinedKernels::~JoinedKernels() = default;
 
-std::shared_ptr<const JoinedKernels::Batch> JoinedKernels::find(std::span<const Started> batch) {
+std::shared_ptr<const JoinedKernels::Batch> JoinedKernels::find(std::span<const Started> batch,
+                                                                bool may_make) {
   std::vector<uint64_t> key;
   key.reserve(batch.size());
   for (const Started& one : batch) key.push_back(one.kernel->number());
   std::lock_guard lock(mutex_);
   Seen& seen = seen_[key];
-  if (seen.made) return seen.made;
+  if (seen.made || !may_make) return seen.made;
   if (seen.runs++ < kRunsBefore) return nullptr;
   auto made = std::make_shared<Batch>();
   std::vector<bool> is_joined(batch.size(), false);
@@ -234,8 +235,12 @@ void JoinedKernels::launch(std::span<Started> batch, Host& host) {
   const auto is_usual = [](const Started& one) {
     return !one.start.unaligned && !one.start.long_index && one.start.blocks > 0;
   };
+  // Nothing is loaded while someone captures a CUDA graph.
+  int capturing = 0;
+  auto* const stream = static_cast<CuStream>(host.stream(batch[0].kernel->device()));
+  const bool may_make = driver().cuStreamIsCapturing(stream, &capturing) == 0 && capturing == 0;
   const std::shared_ptr<const Batch> made =
-      std::ranges::all_of(batch, is_usual) ? find(batch) : nullptr;
+      std::ranges::all_of(batch, is_usual) ? find(batch, may_make) : nullptr;
   if (!made) {
     for (Started& one : batch) one.kernel->launch(std::move(one.start), host);
     return;

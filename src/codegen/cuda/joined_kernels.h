@@ -27,7 +27,7 @@ class JoinedKernels {
 
  private:
   struct Batch;
-  std::shared_ptr<const Batch> find(std::span<const Started> batch);
+  std::shared_ptr<const Batch> find(std::span<const Started> batch, bool may_make);
 
   std::mutex mutex_;
   struct Seen {

@@ -135,7 +135,8 @@ void choose_vector(const Kernel& kernel, int dim, const PlanOptions& options, Pl
     const bool tail = !fits && may_cut(kernel, dim, options);
     if (!fits && !tail) continue;
     const Votes votes = votes_for(kernel, dim, count, varies);
-    if (votes.wide == 0 || votes.wide < votes.other) continue;
+    if (votes.wide == 0 || votes.wide < votes.other || (tail && votes.wide == votes.other))
+      continue;
     if (votes.least * count > 16 || votes.most * count > (votes.most == 1 ? 16 : 64)) continue;
     if (count == 16 && (votes.most > 1 || votes.other > 0)) continue;
     // Too few points to go round are better one by one.

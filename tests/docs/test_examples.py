@@ -36,7 +36,7 @@ def test_links_lead_somewhere(page):
 def commands(page):
     """The command lines of a page: in blocks that are no Python, cron and CI lines included, and whole ones in running text."""
     text = page.read_text()
-    blocks = re.findall(r'^```(?!python)\w*\n(.*?)^```$', text, re.M | re.S)
+    blocks = [block for language, block in re.findall(r'^```(\w*)\n(.*?)^```$', text, re.M | re.S) if language != 'python']
     lines = [line for block in blocks for line in block.splitlines()] + re.findall(r'`(smelt [^`\n]+\.py:[^`\n]+)`', text)
     for line in lines:
         for found in re.findall(r'\bsmelt (?:bench|explain|verify|doctor)\b[^|&>]*', line):

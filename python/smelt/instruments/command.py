@@ -20,14 +20,19 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f'smelt: {message}; see {self.prog} --help\n')
 
 
-def main(argv=None):
-    """Runs a command; gives the exit code."""
+def make_parser():
     parser = _Parser(prog='smelt', description='Measure, look into, check and operate what smelt '
                                      'compiles.', epilog='smelt COMMAND --help has examples of each.')
     parser.add_argument('--version', action='store_true', help='the version of smelt and what it was built for')
     parts = parser.add_subparsers(metavar='COMMAND', dest='command')
     for name, module in _COMMANDS.items():
         _module(module).add_to(parts, name)
+    return parser
+
+
+def main(argv=None):
+    """Runs a command; gives the exit code."""
+    parser = make_parser()
     arguments = parser.parse_args(argv)
     if arguments.version:
         return _print_version()

@@ -1,51 +1,35 @@
 #include "bridge/shared_history.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+
+#include "capture/dispatch/opaque_call.h"
 
 namespace smelt {
 namespace {
 
 // Ops whose nodes keep no tensor: a second pass through them is as good as the first. One that is
 // missing here is taken for one that does.
+constexpr std::string_view kPlainOps =
+    " add add_ sub sub_ neg sum mean view view_as reshape flatten unflatten t transpose permute "
+    "movedim expand expand_as squeeze unsqueeze slice select narrow split split_with_sizes chunk "
+    "unbind cat stack clone alias to float _to_copy contiguous ";
+
+bool is_plain(const std::string& name) {
+  return kPlainOps.find(" " + name + " ") != std::string_view::npos;
+}
+
 bool keeps_tensors(const LogItem& item) {
-  static constexpr std::string_view kPlain[] = {"aten::add",
-                                                "aten::add_",
-                                                "aten::sub",
-                                                "aten::sub_",
-                                                "aten::neg",
-                                                "aten::sum",
-                                                "aten::mean",
-                                                "aten::view",
-                                                "aten::reshape",
-                                                "aten::flatten",
-                                                "aten::t",
-                                                "aten::transpose",
-                                                "aten::permute",
-                                                "aten::expand",
-                                                "aten::expand_as",
-                                                "aten::squeeze",
-                                                "aten::unsqueeze",
-                                                "aten::slice",
-                                                "aten::select",
-                                                "aten::narrow",
-                                                "aten::split",
-                                                "aten::chunk",
-                                                "aten::unbind",
-                                                "aten::cat",
-                                                "aten::stack",
-                                                "aten::clone",
-                                                "aten::alias",
-                                                "aten::to",
-                                                "aten::_to_copy",
-                                                "aten::contiguous",
-                                                "aten::unflatten",
-                                                "aten::movedim",
-                                                "aten::view_as",
-                                                "aten::float",
-                                                "aten::split_with_sizes"};
-  return std::ranges::find(kPlain, item.op->handle.schema().name()) == std::end(kPlain);
+  const std::string& name = item.op->handle.schema().name();
+  return !name.starts_with("aten::") || !is_plain(name.substr(6));
+}
+
+// Not what makes a leaf of a tensor, registers a hook, or takes a tensor out of its graph.
+bool makes_node(const LogItem& item) {
+  if (item.op == &opaque_op()) return item.applies_function || item.function;
+  return item.op->handle.schema().name() != "aten::detach";
 }
 
 // By item: a pass from the output comes through its node, which keeps tensors.
@@ -64,8 +48,12 @@ std::vector<bool> items_behind(const OpLog& log, LogValue output,
     if (std::ranges::none_of(item.results, is_tracked) &&
         std::ranges::none_of(item.written, is_tracked))
       return;
-    behind[index] = keeps_tensors(item);
-    each_argument(item, [&](LogValue value) { open.push_back(value); });
+    bool takes_tracked = false;
+    each_argument(item, [&](LogValue value) {
+      takes_tracked = takes_tracked || is_tracked(value);
+      if (makes_node(item) || item.op == &opaque_op()) open.push_back(value);
+    });
+    behind[index] = takes_tracked && makes_node(item) && keeps_tensors(item);
   };
   while (!open.empty()) {
     const LoggedTensor& value = values[open.back()];

@@ -425,7 +425,7 @@ def add_ambient(w):
 
 def add_process(w):
     kind = w.pick(["environ", "context", "local", "weak", "enum", "data", "abc", "protocol", "meta check", "module", "logging",
-                   "patch", "slots", "weakset", "iterator", "flag"])
+                   "patch", "slots", "weakset", "iterator", "flag", "descriptor", "left generator", "leaf", "new tensor"])
     n = w.name("z")
     if kind == "environ":
         w.add(f"os.environ['{n}'] = '1'")
@@ -441,6 +441,42 @@ def add_process(w):
         w.add(f"{n} = threading.local()\n{n}.a = {w.number()}")
         w.read(f"{n}.a", f"getattr({n}, 'b', 1)")
         w.change(lambda: f"{n}.a = {w.number()}", f"{n}.b = 2", f"del {n}.a")
+    elif kind == "descriptor":
+        # Whether what a class has is a descriptor, and which of the two kinds, is up to the class of that.
+        get = w.pick(["", f"\n    def __get__(self, o, t=None): {w.noted('get')}return {w.number()}"])
+        w.add(f"class {n}D:\n    v = {w.number()}{get}\n    def __add__(self, other): return 20\n    __radd__ = __mul__ = __rmul__ = __add__\n"
+              f"class {n}M(type): pass\nclass {n}C(metaclass={n}M):\n    d = {n}D()\n{n} = {n}C()\n{n}2 = {n}C()\n{n}2.__dict__['d'] = {w.number()}")
+        w.read(f"({n}.d + 1)", f"({n}2.d + 1)", f"({n}C.d + 1)", f"getattr({n}.d, 'v', 3)", f"(getattr({n}2, 'd') + 1)", f"len(vars({n}2))")
+        w.change(lambda: f"{n}D.__get__ = lambda self, o, t=None: {w.number()}", f"{n}D.__set__ = lambda self, o, v: note('set')",
+                 f"del {n}D.__get__", f"del {n}D.__set__", f"{n}2.__dict__.pop('d', None)", f"{n}.__dict__['d'] = 5", f"{n}C.d = 4",
+                 lambda: f"{n}M.d = property(lambda cls: {w.number()})", f"{n}D.__delete__ = lambda self, o: None", f"{n}D.v = 8")
+        w.effects.append(f"{n}.d = 6")
+        w.state.append(f"sorted(vars({n})), sorted(vars({n}2))")
+    elif kind == "left generator":
+        ends = w.pick(["", f"\n    finally: note('left {n}')"])
+        body = "\n        ".join(["for q in " + n + ":", f"    {w.noted('next')}yield q * {w.number()}"])
+        w.add(f"{n} = [1, 0, 2, 3]\ndef {n}g():\n    {'try' if ends else 'if True'}:\n        {body}{ends}")
+        w.read(f"int(all({n}g()))", f"int(any({n}g()))", f"next({n}g(), 5)", f"int(2 in {n}g())", f"len(list(zip({n}g(), 'ab')))",
+               f"sum(itertools.islice({n}g(), 2))", f"next((q for q in {n}g() if q), 7)", f"int(all(q < 2 for q in {n}))",
+               f"len([*itertools.takewhile(lambda q: q, {n}g())])", f"(lambda a, *b: a)(*{n}g())")
+        w.change(f"{n}[0] = 0", f"{n}.reverse()", f"{n}.clear()", f"{n}.append(2)", f"{n} = (4, 4)", f"{n} = iter([1, 0, 1] * 30)")
+    elif kind == "leaf":
+        # Leaves that the call makes: passes from what it keeps go on later, each by itself.
+        made = w.pick(["torch.full((3,), 2.0, requires_grad=True)", "torch.full((3,), 2.0).requires_grad_()", "nn.Parameter(torch.full((3,), 2.0))",
+                       "y[0].detach().clone().requires_grad_()"])
+        more = w.pick(["0", "w.register_hook(lambda g: g * 2)", "w.register_post_accumulate_grad_hook(lambda p: note('post'))", "h.retain_grad()"])
+        w.add(f"{n} = []\n{n}k = 1.0\ndef {n}f(y):\n    w = {made}\n    h = w * {n}k\n    {more}\n    {n}.append((w, h, (h * y).sum(), (w * w * y).sum()))\n"
+              f"    return w\ndef {n}s():\n    seen = []\n    while {n}:\n        w, h, *sums = {n}.pop()\n        for one in sums[::{w.pick(['1', '-1'])}]: one.backward()\n"
+              f"        seen.append((type(w).__name__, w.is_leaf, w.grad.tolist(), h.retains_grad and h.grad.tolist()))\n    return seen")
+        w.read(f"{n}f(y).sum().item()", f"int({n}f(y).is_leaf)", f"int({n}f(y).requires_grad)")
+        w.change(f"{n}k = 3.0", f"{n}k = torch.tensor(2.0)", "torch.manual_seed(1)")
+        w.state.append(f"{n}s()")
+    elif kind == "new tensor":
+        made = w.pick(["torch.zeros(3)", "torch.ones(3)", "torch.full((3,), 2.0)", "torch.zeros_like(y)", "y.new_ones(3)", "torch.arange(3.0)", "torch.eye(3)",
+                       "torch.rand(3)", "torch.tensor([1.0, 2.0])", "torch.randperm(3)", "torch.linspace(0, 1, 3)"])
+        w.add(f"{n} = 1\ndef {n}f(y):\n    t = {made}\n    for _ in range({n}): t.add_(1)\n    return t")
+        w.read(f"{n}f(y)._version", f"{n}f(y).sum()", f"int({n}f(y).is_leaf)", f"{n}f(y).storage_offset()")
+        w.change(f"{n} = 0", f"{n} = 2", "torch.manual_seed(1)")
     elif kind == "weak":
         w.add(f"class {n}C: a = {w.number()}\n{n}o = {n}C()\n{n} = weakref.ref({n}o)\n{n}d = weakref.WeakValueDictionary(k={n}o)")
         w.read(f"int({n}() is None)", f"({n}().a if {n}() else 4)", f"len({n}d)", f"int('k' in {n}d)", f"getattr({n}d.get('k'), 'a', 2)")

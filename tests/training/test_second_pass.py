@@ -162,6 +162,30 @@ def attempt(call):
 
 
 @BACKENDS
+@pytest.mark.parametrize('more', ['', 'hook', 'parameter', 'retain'])
+def test_passes_to_a_leaf_that_the_call_makes(more, backend):
+    def make(x):
+        w = torch.full((3,), 2.0)
+        w = torch.nn.Parameter(w) if more == 'parameter' else w.requires_grad_()
+        if more == 'hook':
+            w.register_hook(lambda g: g * 2)
+        h = w * 3
+        if more == 'retain':
+            h.retain_grad()
+        return w, h, (h * x).sum(), (w * w * x).sum()
+
+    compiled, x = smelt.compile(make, backend=backend), torch.arange(6.0).reshape(2, 3)
+    for order in (1, -1, 1):
+        seen = []
+        for call in (make, compiled):
+            w, h, *sums = call(x)
+            for one in sums[::order]:
+                one.backward()
+            seen.append((type(w).__name__, w.is_leaf, w.grad.tolist(), h.retains_grad and h.grad.tolist()))
+        assert seen[1] == seen[0]
+
+
+@BACKENDS
 @pytest.mark.parametrize('order', ['in turn', 'backwards', 'twice', 'kept', 'together', 'gradients'])
 @pytest.mark.parametrize('function', [apart, shared, shared_sum, three, view_and_all, written, linear])
 def test_passes_from_several_results(function, order, backend):

@@ -193,6 +193,44 @@ def test_packed_sequences(sort, train):
     compare(make, 3)
 
 
+class Packed(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.layer = kind(4, 3, 2, batch_first=True, bidirectional=True)
+
+    def forward(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        output, sizes = nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0], batch_first=True)
+        return output * 2, sizes
+
+
+@pytest.mark.parametrize('kind', [nn.LSTM, nn.GRU, nn.RNN])
+def test_a_packed_sequence_is_one_graph_while_lengths_stay(kind):
+    model = Packed(kind)
+    compiled = smelt.compile(model)
+    for _ in range(4):
+        x, lengths = torch.randn(3, 6, 4), torch.tensor([2, 6, 3])
+        same(compiled(x, lengths), model(x, lengths))
+    assert smelt.stats()['segments'] == 1 and smelt.stats()['graph_breaks'] == 0
+
+
+@pytest.mark.parametrize('kind', [nn.LSTM, nn.GRU, nn.RNN])
+def test_lengths_that_vary(kind):
+    """With the same sum and the same longest one among them."""
+    model = Packed(kind)
+    compiled = smelt.compile(model)
+    for lengths in ([2, 6, 3], [3, 6, 2], [1, 6, 4], [4, 6, 1], [6, 6, 6], [1, 1, 1], [2, 6, 3]) * 2:
+        x = torch.randn(3, 6, 4)
+        gradients = []
+        for function in (model, compiled):
+            model.zero_grad()
+            output, sizes = function(x, torch.tensor(lengths))
+            output.square().sum().backward()
+            gradients.append([output.detach(), sizes, *(p.grad.clone() for p in model.parameters())])
+        for found, wanted in zip(*gradients, strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
 class Scaled(torch.Tensor):
     """Whole numbers and a scale, as quantized weights are: a wrapper with code of its own."""
 

@@ -1,5 +1,6 @@
 """Ops that a program defines itself."""
 
+import contextvars
 import itertools
 
 import pytest
@@ -276,3 +277,43 @@ def test_an_op_object_that_changes_its_argument():
     for _ in range(4):
         x = torch.randn(3)
         torch.testing.assert_close(compiled(x), (x + 1) * 2 * 3)
+
+
+setting = contextvars.ContextVar('setting', default=1.0)
+
+
+def set_and_put_back(x, op):
+    token = setting.set(3.0)
+    y = op(x + 1)
+    setting.reset(token)
+    return y - op(x)
+
+
+def set_twice(x, op):
+    outer = setting.set(3.0)
+    inner = setting.set(4.0)
+    y = op(x + 1)
+    setting.reset(inner)
+    y = y * op(x)
+    setting.reset(outer)
+    return y - op(x)
+
+
+def set_in_front(x, op):
+    setting.reset(setting.set(3.0))
+    return op(x) * 2
+
+
+@pytest.mark.parametrize('function', [set_and_put_back, set_twice, set_in_front])
+def test_an_op_that_reads_a_context_variable(function):
+    """A cached call sets it behind its ops, so the op is none of them where it is set."""
+    @torch.library.custom_op(f'smelt_tests::scaled_in_{function.__name__}', mutates_args=())
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return x * setting.get()
+
+    scaled.register_fake(torch.empty_like)
+
+    compiled = smelt.compile(function)
+    for i in range(4):
+        x = torch.arange(3.0) + i
+        torch.testing.assert_close(compiled(x, scaled), function(x, scaled))

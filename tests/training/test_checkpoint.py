@@ -1,5 +1,6 @@
 """torch.utils.checkpoint in compiled code: its results, gradients and effects, and what is kept for the backward."""
 
+import contextvars
 import copy
 
 import pytest
@@ -110,6 +111,36 @@ def test_keywords_and_several_results():
             return a * b
 
     assert_trains_like_eager(Pairs())
+
+
+active = contextvars.ContextVar('active', default=None)
+
+
+class Captured(nn.Module):
+    """As the models of transformers: what collects outputs is set around the layers."""
+
+    def __init__(self, reads):
+        super().__init__()
+        self.model, self.reads = Model(use_reentrant=False), reads
+
+    def forward(self, x):
+        token = active.set({'scale': 2.0})
+        try:
+            y = self.model(x)
+            if self.reads:
+                y = y * active.get()['scale']
+        finally:
+            active.reset(token)
+        return y
+
+
+@pytest.mark.parametrize('reads', [False, True])
+def test_a_context_variable_around_it(reads):
+    model = Captured(reads)
+    assert_trains_like_eager(model)
+    report = smelt.explain(model)(torch.randn(5, 8))
+    assert report.break_count == 0 and report.graph_count == 1, report
+    assert active.get() is None
 
 
 def test_what_changes_something_is_done_as_in_eager():

@@ -330,13 +330,27 @@ bool OpLog::is_gamble(LogValue value) const {
          !is_certain(*item, *drawn, dtype == c10::kFloat || dtype == c10::kDouble);
 }
 
+namespace {
+
+// Its sizes of batches are made of lengths alone, not of the sequences.
+bool packs(const LogItem& item) { return item.op->name.str() == "aten::_pack_padded_sequence"; }
+
+}  // namespace
+
 // What is computed from them may be of floating point: a mask that is scaled, resized, compared.
 bool OpLog::is_steady(LogValue value) const {
-  return is_made_of(value, [this](const LoggedTensor& tensor) {
-    if (tensor.kind == LoggedTensor::Kind::input)
-      return c10::isIntegralType(tensor.dtype, /*includeBool=*/true);
-    return tensor.kind == LoggedTensor::Kind::constant || tensor.item >= items_.size() ||
-           !items_[tensor.item].random;
+  const auto is_whole = [](const LoggedTensor& tensor) {
+    return c10::isIntegralType(tensor.dtype, /*includeBool=*/true);
+  };
+  const auto takes = [&](const LoggedTensor& tensor) {
+    if (tensor.kind == LoggedTensor::Kind::input) return is_whole(tensor);
+    if (tensor.kind == LoggedTensor::Kind::constant || tensor.item >= items_.size()) return true;
+    return !items_[tensor.item].random && (!packs(items_[tensor.item]) || is_whole(tensor));
+  };
+  return is_made_of(value, takes, [](const LogItem& item, const auto& visit) {
+    for (const LogSlot& slot : item.slots)
+      for (LogValue part : slot.values)
+        if (part >= 0 && !(packs(item) && slot.argument == 0)) visit(part);
   });
 }
 

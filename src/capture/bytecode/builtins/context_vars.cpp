@@ -56,13 +56,16 @@ bool call_context_var(Trace* trace, Value callee, std::span<const Value> argumen
     result->ref = trace->make_by_effect(inputs, result->object);
     trace->context_values[var] =
         is_constant(arguments[1].object) ? Value{arguments[1].object, 0} : inputs[2];
+    trace->context_values[result->object] = {};  // the token: it is open
     trace->hold(var);
+    trace->hold(result->object);
     trace->hold(arguments[1].object);
     return true;
   }
   if (name != "reset" || arguments.size() != 2) return false;
   trace->effect_call(inputs, nullptr);
   trace->context_values.erase(var);
+  trace->context_values.erase(arguments[1].object);
   result->object = call_plainly(callee.object, arguments, nullptr);
   if (result->object == nullptr) trace->stop(BreakReason::raised, "ContextVar.reset");
   return true;

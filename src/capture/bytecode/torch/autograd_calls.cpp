@@ -173,7 +173,8 @@ bool call_apply(Trace& trace, std::span<const Value> arguments, PyObject* keywor
     return true;
   }
   if (has_tensor_that(result->object, "requires_grad")) {
-    if (!begun || trace.has_changed(start) || trace.has_pending_change())
+    if (!begun || trace.has_changed(start) || trace.has_pending_change() ||
+        !trace.context_values.empty())
       trace.stop(BreakReason::autograd, "a custom autograd function with other effects");
     std::vector<PyObject*> objects;
     for (const Value& argument : arguments) objects.push_back(argument.object);
@@ -219,7 +220,8 @@ bool expect_function(Trace& trace, PyObject* context) {
 bool expect_hooks(Trace& trace, PyObject* outputs, bool accumulates) {
   static PyObject* const name = PyUnicode_InternFromString("_backward_hooks");
   const auto hooked = tensors().pass_hooks(outputs);
-  if (!hooked || trace.in_pass || trace.has_pending_change()) return false;
+  if (!hooked || trace.in_pass || trace.has_pending_change() || !trace.context_values.empty())
+    return false;
   for (const Tensors::PassHooks& hooks : *hooked) {
     if (hooks.context) {
       if (!expect_function(trace, hooks.context.get())) return false;

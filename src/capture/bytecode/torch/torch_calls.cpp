@@ -320,7 +320,8 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
     result = call_plainly(callee.object, arguments, keywords);
   }
   // It may have seen what was changed; in a cached call it comes before the changes.
-  if (trace.active() && trace.log().has_effects(position) && trace.has_pending_change())
+  if (trace.active() && trace.log().has_effects(position) &&
+      (trace.has_pending_change() || !trace.context_values.empty()))
     trace.stop(BreakReason::c_function, "an op that is not PyTorch's behind changes of objects");
   // Nothing says that it fails the next time.
   if (result == nullptr && trace.active() && trace.log().has_effects(position))

@@ -181,7 +181,7 @@ class Trace {
   Mark mark() const { return {steps_.size(), static_cast<Ref>(nodes_.size())}; }
   bool has_changed(Mark since) const;
   // A change so far that code which runs among the tensor ops would miss in a cached call, since
-  // steps come behind them. What a cached function remembers is none: its result is the same.
+  // steps come behind them. What a cached function remembers is none, nor is context_values.
   bool has_pending_change() const;
 
   TensorLog& log() { return *log_; }
@@ -202,7 +202,7 @@ class Trace {
   Object code;                   // of the root's frame, for the names of its variables
   // Paths of numbers that change, as path_text() writes them; nullptr: no run-time scalars.
   const std::unordered_set<std::string>* changing = nullptr;
-  std::unordered_map<PyObject*, Value> context_values;  // by ContextVar: what the trace has set
+  std::unordered_map<PyObject*, Value> context_values;  // by ContextVar, or open Token: what is set
   bool speculates = true;                               // about what is in tensors
   bool has_guessed = false;                             // it has
   bool has_guessed_flag = false;                        // about a flag, without a backward pass

@@ -237,8 +237,27 @@ bool Trace::has_changed(Mark since) const {
                                  [&](const Step& step) { return is_change(step, since.nodes); });
 }
 
+namespace {
+
+// ContextVar.set(value), reset(token) of a token that the trace has: which of these are open at
+// present is known otherwise (Trace::context_values).
+bool is_of_context(const Step& step, const std::vector<Node>& nodes) {
+  constexpr size_t kInputs = 3;  // the method, the variable, the value or token
+  PyObject* callee = step.kind == StepKind::call && step.inputs.size() == kInputs
+                         ? step.inputs[0].constant.get()
+                         : nullptr;
+  if (callee == nullptr || Py_TYPE(callee) != &PyMethodDescr_Type ||
+      PyDescr_TYPE(callee) != &PyContextVar_Type)
+    return false;
+  return PyUnicode_CompareWithASCIIString(PyDescr_NAME(callee), "set") == 0 ||
+         nodes[step.inputs[2].ref].kind == NodeKind::result;
+}
+
+}  // namespace
+
 bool Trace::has_pending_change() const {
   return std::ranges::any_of(steps_, [&](const Step& step) {
+    if (is_of_context(step, nodes_)) return false;
     const bool is_cached = step.kind == StepKind::call && step.inputs[0].ref != 0 &&
                            !nodes_[step.inputs[0].ref].gone &&
                            is_cached_function(nodes_[step.inputs[0].ref].object.get());

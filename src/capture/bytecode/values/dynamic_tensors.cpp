@@ -74,9 +74,12 @@ void stop_at_shape(Trace& trace) {
 
 namespace {
 
+// In C: others may have put their own into the module.
 PyObject* torch_function(const char* name) {
-  const Object torch = Object::steal(PyImport_ImportModule("torch"));
-  return torch ? PyObject_GetAttrString(torch.get(), name) : nullptr;
+  const Object core = Object::steal(PyImport_ImportModule("torch._C"));
+  const Object functions =
+      Object::steal(core ? PyObject_GetAttrString(core.get(), "_VariableFunctions") : nullptr);
+  return functions ? PyObject_GetAttrString(functions.get(), name) : nullptr;
 }
 
 }  // namespace

@@ -180,6 +180,13 @@ def test_a_module_of_torchscript(command, models, smelt_command):
     assert code == 0 and ('nothing was compiled' in out or 'nothing ran compiled' in out), err
 
 
+@pytest.mark.parametrize('command', ('bench', 'explain', 'verify'))
+def test_smelt_that_is_switched_off(command, models, smelt_command, monkeypatch):
+    monkeypatch.setenv('SMELT_DISABLE', '1')
+    code, out, err = smelt_command(command, f'{models}:make_model')
+    assert (code, out, err.count('\n')) == (2, '', 1) and 'SMELT_DISABLE is set' in err
+
+
 def test_debug_shows_the_traceback(models, smelt_command):
     with pytest.raises(Exception) as raised:
         smelt_command('bench', f'{models}:make_broken', '--debug')

@@ -114,6 +114,20 @@ def make_whole_numbers():
     return Rounded(3, 3), torch.ones(3)
 
 
+class Prints(nn.Module):
+    def forward(self, x):
+        print('from the model')
+        return x.sin()
+
+
+def make_that_prints():
+    return Prints(), torch.ones(3)
+
+
+def make_script():
+    return torch.jit.script(nn.Linear(3, 3)), torch.ones(2, 3)
+
+
 def make_needs_more(width):
     return nn.Linear(width, width), torch.ones(width)
 

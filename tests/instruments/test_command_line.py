@@ -1,4 +1,5 @@
 """The command line: help, exit codes, one clear line for what can not be done."""
+import json
 import os
 import pathlib
 import subprocess
@@ -163,6 +164,27 @@ def test_files_are_checked_before_any_work(models, smelt_command, tmp_path, monk
                       ['explain', '--trace', missing], ['verify', '--script', missing]):
         code, _, err = smelt_command(arguments[0], f'{models}:make_model', *arguments[1:])
         assert code == 2 and ('can not be written' in err or 'can not be used' in err) and err.count('\n') == 1
+
+
+@pytest.mark.parametrize('command', ('bench', 'explain', 'verify'))
+def test_what_a_model_prints_is_not_in_the_json(command, models, smelt_command):
+    more = ('--rounds', 10, '--no-memory', '--no-energy') if command == 'bench' else ()
+    code, out, err = smelt_command(command, f'{models}:make_that_prints', '--json', *more)
+    assert code == 0 and isinstance(json.loads(out), dict) and 'from the model' in err
+
+
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')
+@pytest.mark.parametrize('command', ('explain', 'verify'))
+def test_a_module_of_torchscript(command, models, smelt_command):
+    code, out, err = smelt_command(command, f'{models}:make_script')
+    assert code == 0 and ('nothing was compiled' in out or 'nothing ran compiled' in out), err
+
+
+@pytest.mark.parametrize('command', ('bench', 'explain', 'verify'))
+def test_smelt_that_is_switched_off(command, models, smelt_command, monkeypatch):
+    monkeypatch.setenv('SMELT_DISABLE', '1')
+    code, out, err = smelt_command(command, f'{models}:make_model')
+    assert (code, out, err.count('\n')) == (2, '', 1) and 'SMELT_DISABLE is set' in err
 
 
 def test_debug_shows_the_traceback(models, smelt_command):

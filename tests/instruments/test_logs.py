@@ -1,9 +1,12 @@
 """Logs go where they are wanted: to standard error, or to a logger of Python's."""
 import logging
+import warnings
 
+import pytest
 import torch
 
 import smelt
+from smelt import _compile
 
 
 def breaks(x):
@@ -50,3 +53,46 @@ def test_explain_tells_the_stance():
     with smelt.stance('eager', fast):
         assert "the stance is 'eager'" in str(smelt.explain(fast)(torch.ones(3)))
     assert 'stance' not in str(smelt.explain(fast)(torch.ones(3)))
+
+
+def said(monkeypatch, *calls):
+    """What compiling says in the places of these calls."""
+    monkeypatch.setattr(_compile, '_said', set())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        for call in calls:
+            call()
+    assert all(warning.filename == __file__ for warning in caught)
+    return [str(warning.message) for warning in caught]
+
+
+def test_an_option_without_effect_is_said_once(monkeypatch):
+    def compile():
+        smelt.compile(breaks, backend='eager', options={'fusion': 'none', 'recompile_limit': 3})
+    texts = said(monkeypatch, compile, compile)
+    assert len(texts) == 1 and "options 'fusion' have no effect with another back end" in texts[0]
+    assert said(monkeypatch, lambda: smelt.compile(breaks, options={'fusion': 'none'})) == []
+
+
+@pytest.mark.parametrize('decorates', (False, True))
+def test_a_mode_without_effect_where_the_model_is(monkeypatch, decorates):
+    monkeypatch.setattr('torch.cuda.is_available', lambda: True)
+    model = torch.nn.Linear(2, 2)
+
+    def compile():
+        if decorates:
+            smelt.compile(mode='reduce-overhead')(model)
+        else:
+            smelt.compile(model, mode='reduce-overhead')
+    texts = said(monkeypatch, compile, compile)
+    assert len(texts) == 1 and 'nothing of its own on the CPU' in texts[0] and 'Linear' in texts[0]
+
+
+def test_a_profile_has_ranges_and_kernels():
+    from torch.profiler import ProfilerActivity, profile
+    fast, x = smelt.compile(lambda x: (x.sin() * 2).sum()), torch.randn(100)
+    fast(x), fast(x)
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiled:
+        fast(x)
+    names = [event.name for event in profiled.events()]
+    assert 'smelt::run' in names and any(name.startswith('smelt::sin') for name in names)

@@ -1,9 +1,8 @@
 """smelt bench: its options, its table, its history and its check."""
-import json
 import sys
 
 from . import drift, history, terminal
-from .command import add_command, add_target, load_target
+from .command import add_command, add_target, load_target, print_json
 from .problems import Problem, whole_numbers
 
 EXAMPLES = """\
@@ -93,7 +92,7 @@ def run(arguments):
     if arguments.plot:
         plot.draw(found, arguments.plot)
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
         _show(found, path)
     return 1 if any(row['slower'] for row in found.get('check', ())) else 0
@@ -210,7 +209,7 @@ def _where(arguments, target, contestants, kind, sweep):
         rows = where(target, contestants[1], kind=kind, point={name: values[0] for name, values in sweep.items()},
                      device=arguments.device, seconds=arguments.seconds, depth=arguments.depth, told=told)
     if arguments.json:
-        print(json.dumps({'target': target.text, 'kind': kind, 'rows': rows}, indent=2))
+        print_json({'target': target.text, 'kind': kind, 'rows': rows})
         return
     cells = [[f'{row["name"]} ({row["type"]})', str(row['calls']), row['note'], '', '', ''] if 'note' in row else
              [f'{row["name"]} ({row["type"]})', str(row['calls']), terminal.seconds(row['eager']),

@@ -4,6 +4,8 @@ Exit codes: 0, all is well; 1, a regression or a mismatch was found; 2, the comm
 line on stderr says why (--debug shows the traceback).
 """
 import argparse
+import contextlib
+import json
 import sys
 import warnings
 
@@ -13,11 +15,19 @@ _COMMANDS = {'bench': 'bench_command', 'explain': 'explain_command', 'verify': '
              'doctor': 'doctor_command'}
 
 
+_stdout = None  # as it was when a command began
+
+
 class _Parser(argparse.ArgumentParser):
     """Says in one line what is wrong with the arguments."""
 
     def error(self, message):
         self.exit(2, f'smelt: {message}; see {self.prog} --help\n')
+
+
+def print_json(data):
+    """The result of a command with --json; a text is JSON already."""
+    print(data if isinstance(data, str) else json.dumps(data, indent=2), file=_stdout or sys.stdout)
 
 
 def make_parser():
@@ -32,8 +42,10 @@ def make_parser():
 
 def main(argv=None):
     """Runs a command; gives the exit code."""
+    global _stdout
     parser = make_parser()
     arguments = parser.parse_args(argv)
+    _stdout = sys.stdout
     if arguments.version:
         return _print_version()
     if arguments.command is None:
@@ -42,7 +54,9 @@ def main(argv=None):
     if not arguments.debug:
         warnings.filterwarnings('ignore', module='torch')
     try:
-        return _module(_COMMANDS[arguments.command]).run(arguments) or 0
+        # With --json stdout is for that alone: what the user's code prints goes to stderr.
+        with contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext():
+            return _module(_COMMANDS[arguments.command]).run(arguments) or 0
     except Problem as problem:
         if arguments.debug:
             raise

@@ -33,6 +33,8 @@ def chosen(modes, backends, options, peers):
 
 def checked(**keywords):
     """The settings of these arguments; stderr is told of those without effect."""
+    if _compile.is_off():
+        raise Problem('SMELT_DISABLE is set, so nothing would be compiled: unset it')
     try:
         settings = _settings.check(**keywords)
     except ValueError as error:

@@ -1,9 +1,8 @@
 """smelt doctor: its options and its list."""
 import dataclasses
-import json
 
 from . import terminal
-from .command import add_command
+from .command import add_command, print_json
 
 EXAMPLES = """\
   smelt doctor               what is here and what is missing, with a remedy for each
@@ -23,7 +22,7 @@ def run(arguments):
     with terminal.progress('smoke test'):
         found = list(examine(smoke=not arguments.no_smoke))
     if arguments.json:
-        print(json.dumps([dataclasses.asdict(finding) for finding in found], indent=2))
+        print_json([dataclasses.asdict(finding) for finding in found])
     else:
         width = max(len(finding.name) for finding in found)
         for finding in found:

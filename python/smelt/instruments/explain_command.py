@@ -1,10 +1,9 @@
 """smelt explain: its options and what it prints."""
 import dataclasses
-import json
 import sys
 
 from . import terminal
-from .command import add_command, add_target, load_target
+from .command import add_command, add_target, load_target, print_json
 from .problems import Problem, check_file, of_users_code, whole_numbers
 
 EXAMPLES = """\
@@ -66,7 +65,7 @@ def run(arguments):
         from .page import page_of
         _write(arguments.html, page_of(data))
     if arguments.json:
-        print(json.dumps(data, indent=2))
+        print_json(data)
     else:
         _show(data)
     return 0

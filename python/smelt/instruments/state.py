@@ -82,7 +82,8 @@ class State:
             if isinstance(value, torch.nn.Module):
                 for part in value.modules():
                     for holder in (part.__dict__, part._parameters, part._buffers):
-                        keep(holder)
+                        if isinstance(holder, dict):  # those of TorchScript are no dicts, and can't be changed by a call
+                            keep(holder)
             elif type(value) in (dict, list):
                 keep(value)
             elif isinstance(value, torch.optim.Optimizer):

@@ -1,6 +1,6 @@
 """smelt verify: its options and what it prints."""
 from . import terminal
-from .command import add_command, add_target, load_target
+from .command import add_command, add_target, load_target, print_json
 from .problems import Problem, check_file, of_users_code
 
 EXAMPLES = """\
@@ -47,5 +47,5 @@ def run(arguments):
             raise
         except Exception as error:
             raise of_users_code(error, target.text) from error
-    print(found.json() if arguments.json else found)
+    print_json(found.json()) if arguments.json else print(found)
     return 0 if found.ok else 1

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -359,17 +358,9 @@ bool number_may_fail(const OpLog& log, const LogItem& item) {
 // Whether it may raise depends on what is in its tensors, or on a number. All else that an op
 // checks is guarded.
 bool may_fail(const OpLog& log, const LogItem& item) {
-  static constexpr std::string_view kChecked[] = {
-      "index",         "embedding", "gather",     "scatter",       "nll_loss",
-      "cross_entropy", "::take",    "::put",      "one_hot",       "linalg",
-      "cholesky",      "inverse",   "::lu",       "multinomial",   "bernoulli",
-      "normal",        "poisson",   "ctc_loss",   "margin_loss",   "repeat_interleave",
-      "bincount",      "assert",    "max_unpool", "segment_reduce"};
   if (item.op == &set_grad_op()) return false;
-  if (item.op->is_custom || item.sized || item.expected || number_may_fail(log, item)) return true;
-  const std::string name = item.op->name.str();
-  return std::any_of(std::begin(kChecked), std::end(kChecked),
-                     [&](std::string_view part) { return name.find(part) != std::string::npos; });
+  return item.op->is_custom || item.op->facts.may_fail || item.sized || item.expected ||
+         number_may_fail(log, item);
 }
 
 }  // namespace

@@ -167,8 +167,8 @@ void LogProgram::make_constants(const OpLog& log, const std::vector<bool>& live,
   }
 }
 
-std::vector<LogProgram::ScalarUse> LogProgram::scalar_uses(const LogItem& item) const {
-  std::vector<ScalarUse> uses;
+std::vector<LogProgram::NumberUse> LogProgram::number_uses(const LogItem& item) const {
+  std::vector<NumberUse> uses;
   for (const LogScalar& scalar : item.scalars) {
     const auto at = std::find(scalars_.begin(), scalars_.end(), scalar.id);
     auto index = static_cast<uint32_t>(at - scalars_.begin());
@@ -202,25 +202,24 @@ std::optional<KnownResults> known_results(const OpLog& log, const LogItem& item)
 
 LogProgram::Step LogProgram::make_step(const OpLog& log, const LogItem& item,
                                        const std::vector<std::vector<bool>>& last) {
-  Step step{.op = item.op->handle,
-            .arguments = item.arguments,
-            .slots = {},
-            .scalars = scalar_uses(item),
-            .results = {},
-            .ambient = item.ambient,
-            .number = item.number,
-            .is_expectation = item.op == &expect_op(),
-            .expected = item.expected ? std::optional(item.given) : std::nullopt,
-            .registers_hook = item.registers_hook,
-            .has_effects = item.has_effects,
-            .known = known_results(log, item)};
+  Step step;
+  step.op = item.op->handle;
+  step.arguments = item.arguments;
+  step.numbers = number_uses(item);
+  step.ambient = item.ambient;
+  step.number = item.number;
+  step.is_expectation = item.op == &expect_op();
+  step.expected = item.expected ? std::optional(item.given) : std::nullopt;
+  step.registers_hook = item.registers_hook;
+  step.has_effects = item.has_effects;
+  step.known = known_results(log, item);
   for (size_t s = 0; s < item.slots.size(); ++s) {
     const LogSlot& slot = item.slots[s];
     Slot linked{slot.argument,
                 slot.is_list,
                 slot.is_optional_list,
                 {},
-                last.empty() ? std::vector<bool>(slot.values.size()) : last[s]};
+                last.empty() ? std::vector<bool>() : last[s]};
     for (LogValue value : slot.values) {
       if (value >= 0 && register_of_[value] < 0)
         throw Error(item.op->name.str() + " reads a tensor that is not among the program's inputs");
@@ -336,7 +335,7 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
 
 bool LogProgram::computes_without_numbers() const {
   return std::ranges::all_of(steps_, [&](const Step& step) {
-    return step.is_expectation || std::ranges::all_of(step.scalars, [&](const ScalarUse& use) {
+    return step.is_expectation || std::ranges::all_of(step.numbers, [&](const NumberUse& use) {
              return use.index < scalars_.size();
            });
   });
@@ -498,7 +497,7 @@ void print(std::ostream& out, const c10::IValue& value) {
 // Of no tensor, or of a run-time scalar, s0.
 void LogProgram::print_argument(std::ostream& out, const Step& step, size_t index) const {
   const char* separator = "";
-  for (const ScalarUse& use : step.scalars) {
+  for (const NumberUse& use : step.numbers) {
     if (use.argument != index) continue;
     out << separator << "s" << use.index;
     if (use.element >= 0) out << " at " << use.element;
@@ -524,8 +523,8 @@ std::string LogProgram::str() const {
       else
         out << "%" << step.results[i] << ": " << result_texts_[s][i];
     }
-    out << (step.results.empty() ? "" : " = ") << step.op.schema().name();
-    if (!step.op.schema().overload_name().empty()) out << "." << step.op.schema().overload_name();
+    out << (step.results.empty() ? "" : " = ") << step.op->schema().name();
+    if (!step.op->schema().overload_name().empty()) out << "." << step.op->schema().overload_name();
     out << "(";
     for (size_t i = 0; i < step.arguments.size(); ++i) {
       out << (i ? ", " : "");

@@ -10,8 +10,11 @@
 
 #include "base/counters.h"
 #include "base/error.h"
+#include "bridge/linked_program.h"
 #include "capture/dispatch/grad_ops.h"
 #include "capture/dispatch/number_node.h"
+#include "capture/dispatch/plain_log.h"
+#include "log/liveness.h"
 
 namespace smelt {
 namespace {
@@ -19,12 +22,6 @@ namespace {
 // An op with effects that nobody could put back.
 bool changes_unseen(const OpInfo& op) {
   return op.may_have_effects && (op.is_mutable || op.traits.effect);
-}
-
-bool is_argument(const LogItem& item, LogValue value) {
-  return std::any_of(item.slots.begin(), item.slots.end(), [&](const LogSlot& slot) {
-    return std::find(slot.values.begin(), slot.values.end(), value) != slot.values.end();
-  });
 }
 
 std::string describe(const LoggedTensor& value) {
@@ -39,65 +36,17 @@ std::string describe(const LoggedTensor& value) {
   return text;
 }
 
-}  // namespace
-
-// How an item of the log that gives a number is needed: by what is computed from it.
-void LogProgram::need_items(uint32_t number, NeededNumbers& needed) const {
-  if (needed.numbers[number]) return;
-  needed.numbers[number] = true;
-  const NumberStep& wanted = numbers_[number];
-  if (wanted.item >= 0) {
-    needed.items[wanted.item] = true;
-    return;
-  }
-  for (const NumberStep::Operand& operand : {wanted.a, wanted.b})
-    if (operand.from == NumberStep::Operand::From::number) need_items(operand.index, needed);
+// Tests: its text says all of it.
+void check_text(const CallLog& log) {
+  log.verify();
+  SMELT_CHECK(CallLog::parse(log.str()) == log, "the text of a log is not complete");
 }
+
+}  // namespace
 
 int32_t LogProgram::number_of(ScalarId id) const {
   const auto found = number_of_.find(id);
   return found == number_of_.end() ? -1 : found->second;
-}
-
-// Which ops are needed: for an output, or for a change that is seen from outside. Memory decides,
-// not values: a write into a view is needed if any tensor on that memory is.
-std::vector<bool> LogProgram::live_items(const OpLog& log, std::span<const LogValue> outputs) {
-  const std::vector<LogItem>& items = log.items();
-  std::vector<bool> needed(log.values().size());
-  std::vector<bool> needed_memory;
-  const auto need = [&](LogValue value) {
-    if (value < 0) return;
-    needed[value] = true;
-    const auto memory = static_cast<size_t>(log.values()[value].memory);
-    if (memory >= needed_memory.size()) needed_memory.resize(memory + 1);
-    needed_memory[memory] = true;
-  };
-  for (LogValue value : outputs) need(value);
-  NeededNumbers needed_number{std::vector<bool>(numbers_.size()), std::vector<bool>(log.numbers())};
-  for (uint32_t number : wanted_numbers_) need_items(number, needed_number);
-  std::vector<bool> live(items.size());
-  for (size_t i = items.size(); i-- > 0;) {
-    const LogItem& item = items[i];
-    bool is_live = item.random || item.has_effects || item.op->traits.effect ||
-                   item.op->is_custom || item.sized;
-    for (LogValue value : item.results)
-      is_live = is_live || (value >= 0 && needed[value] && !is_argument(item, value));
-    for (LogValue value : item.written) {
-      const int32_t memory = log.values()[value].memory;
-      is_live = is_live || log.is_input_memory(memory) ||
-                (static_cast<size_t>(memory) < needed_memory.size() && needed_memory[memory]);
-    }
-    if (item.number >= 0) is_live = item.expected || needed_number.items[item.number];
-    if (!is_live) continue;
-    live[i] = true;
-    for (const LogScalar& scalar : item.scalars)
-      if (const int32_t number = number_of(scalar.id); number >= 0)
-        need_items(static_cast<uint32_t>(number), needed_number);
-    each_argument(item, need);
-  }
-  for (uint32_t number = 0; number < numbers_.size(); ++number)
-    if (needed_number.numbers[number]) needed_numbers_.push_back(number);
-  return live;
 }
 
 LogProgram::LogProgram(const OpLog& log, const Interface& interface)
@@ -118,7 +67,12 @@ LogProgram::LogProgram(const OpLog& log, const Interface& interface)
     inputs_.push_back(reg(value));
     input_texts_.push_back(describe(log.values()[value]));
   }
-  live_ = live_items(log, outputs);
+  const CallLog plain = plain_log(log, LogDetail::calls);
+  if (LinkedProgram::check_types) check_text(plain_log(log));
+  Liveness live = find_live(plain, outputs, numbers_, wanted_numbers_);
+  live_ = std::move(live.calls);
+  for (uint32_t number = 0; number < numbers_.size(); ++number)
+    if (live.numbers[number]) needed_numbers_.push_back(number);
   make_constants(log, live_, outputs);
   make_steps(log, live_, outputs);
   note_grads(log, live_, inputs, outputs);

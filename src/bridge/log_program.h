@@ -162,12 +162,6 @@ class LogProgram {
                                                 size_t item);
   void make_constants(const OpLog& log, const std::vector<bool>& live,
                       std::span<const LogValue> outputs);
-  std::vector<bool> live_items(const OpLog& log, std::span<const LogValue> outputs);
-  struct NeededNumbers {
-    std::vector<bool> numbers;  // as numbers_
-    std::vector<bool> items;    // by LogItem::number
-  };
-  void need_items(uint32_t number, NeededNumbers& needed) const;
   int32_t number_of(ScalarId id) const;
   void note_versions(const OpLog& log, const std::vector<bool>& live,
                      std::span<const LogValue> inputs, std::span<const LogValue> outputs);

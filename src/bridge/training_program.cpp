@@ -74,23 +74,6 @@ bool may_fail(const Graph& graph) {
 
 }  // namespace
 
-Decision TrainingProgram::can_train(const OpLog& log, std::span<const LogValue> inputs,
-                                    std::span<const LogValue> outputs) {
-  for (const OpAmbient& ambient : log.ambients())
-    if (ambient.inference) return Decision::forbid("inference mode is on");
-  for (LogValue input : inputs)
-    if (log.tensor(input)._fw_grad(0).defined())
-      return Decision::forbid("an input is a dual number of forward-mode autograd");
-  for (LogValue output : outputs)
-    if (output >= 0 && log.is_input_memory(log.values()[output].memory))
-      return Decision::forbid("an output that may take part in autograd shows an input's memory");
-  for (const LogItem& item : log.items())
-    for (LogValue value : item.written)
-      if (log.is_input_memory(log.values()[value].memory) && log.values()[value].requires_grad)
-        return Decision::forbid("an input that requires a gradient is changed in place");
-  return Decision::allow();
-}
-
 TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
                                  std::span<const LogValue> inputs,
                                  std::span<const LogValue> outputs, const CompileOptions& options)

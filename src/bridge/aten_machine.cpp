@@ -123,41 +123,17 @@ class AtenMachine final : public Machine {
     cell.is_number = false;
   }
 
+  // What the calls of a run take (BoxedCall).
+  const at::Tensor& tensor(Register reg, bool /*last*/) { return (*this)[reg]; }
+  c10::Scalar number(uint32_t reg) const {
+    return to_scalar(number_at(static_cast<Register>(reg)));
+  }
+  const at::Tensor& number_tensor(uint32_t reg) { return (*this)[static_cast<Register>(reg)]; }
+
  private:
   void fill_stack(const LinkedStep& step) {
-    stack_.assign(step.arguments.begin(), step.arguments.end());
-    for (const LinkedStep::Slot& slot : step.slots) {
-      c10::IValue& argument = stack_[slot.arg];
-      if (slot.is_number)
-        argument = scalars(slot, argument);
-      else if (!slot.is_list)
-        argument = (*this)[slot.registers[0]];
-      else if (slot.is_optional_list)
-        argument = optional_list(slot.registers);
-      else
-        argument = list(slot.registers);
-    }
+    step.fill(stack_, *this);
     for (size_t i : step.symbolic) stack_[i] = evaluate(step, i);
-  }
-  c10::IValue scalars(const LinkedStep::Slot& slot, const c10::IValue& literals) const {
-    if (!slot.is_list) return to_scalar(number_at(slot.registers[0]));
-    auto list = literals.toList().copy();  // the program keeps its own
-    for (size_t i = 0; i < slot.registers.size(); ++i)
-      if (const Register reg = slot.registers[i]; reg >= 0) list.set(i, to_scalar(number_at(reg)));
-    return list;
-  }
-  c10::IValue list(const std::vector<Register>& registers) {
-    std::vector<at::Tensor> tensors;
-    tensors.reserve(registers.size());
-    for (Register reg : registers) tensors.push_back((*this)[reg]);
-    return tensors;
-  }
-  c10::IValue optional_list(const std::vector<Register>& registers) {
-    c10::List<std::optional<at::Tensor>> tensors;
-    tensors.reserve(registers.size());
-    for (Register reg : registers)
-      tensors.push_back(reg < 0 ? std::nullopt : std::optional<at::Tensor>((*this)[reg]));
-    return tensors;
   }
   c10::IValue evaluate(const LinkedStep& step, size_t arg) const {
     const Step& plain = linked_.program().steps[&step - linked_.steps_.data()];
@@ -426,13 +402,7 @@ class AtenMachine final : public Machine {
       const Register reg = plain.results[next++];
       if (reg >= 0) registers_[reg] = std::move(tensor);
     };
-    for (c10::IValue& value : stack_) {
-      if (value.isTensor())
-        store(std::move(value).toTensor());
-      else if (value.isTensorList())
-        for (at::Tensor& tensor : value.toTensorVector()) store(std::move(tensor));
-    }
-    stack_.clear();
+    take_results(stack_, store);
   }
 
   void check_type(const Step& plain, size_t result, const at::Tensor& tensor, bool custom) const {

@@ -3,6 +3,8 @@
 #include <ATen/Context.h>
 
 #include "base/error.h"
+#include "ops/facts.h"
+#include "ops/names.h"
 
 namespace smelt {
 
@@ -18,15 +20,15 @@ std::optional<c10::OperatorHandle> look_up(const std::string& name) {
 }  // namespace
 
 bool has_cpu_op(OpName name) {
-  if (name.str().starts_with("mkldnn::") && !at::globalContext().userEnabledMkldnn()) return false;
+  if (library_of(name) == Library::mkldnn && !at::globalContext().userEnabledMkldnn()) return false;
   const auto handle = look_up(name.str());
   return handle && handle->hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
 bool onednn_takes(DType dtype) {
   if (dtype != DType::f16 && dtype != DType::bf16) return dtype == DType::f32;
-  const auto handle = look_up(dtype == DType::bf16 ? "mkldnn::_is_mkldnn_bf16_supported"
-                                                   : "mkldnn::_is_mkldnn_fp16_supported");
+  const auto handle =
+      look_up((dtype == DType::bf16 ? names::kOnednnTakesBf16 : names::kOnednnTakesF16).str());
   if (!handle) return false;
   torch::jit::Stack stack;
   handle->callBoxed(&stack);

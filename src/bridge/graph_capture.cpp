@@ -25,11 +25,7 @@ bool draws(const LinkedStep& step) {
   if (step.kind == LinkedStep::Kind::save_rng || step.kind == LinkedStep::Kind::restore_rng)
     return true;
   if (!step.op) return false;
-  const OpInfo& op = op_info(*step.op);
-  if (!op.traits.random) return false;
-  if (op.dropout_arg < 0) return true;
-  const c10::IValue& rate = step.arguments[op.dropout_arg];
-  return !rate.isDouble() || rate.toDouble() != 0;
+  return smelt::draws(op_info(*step.op), step.arguments);
 }
 
 // A tensor of the same type at another address. It owns no memory.

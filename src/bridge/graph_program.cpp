@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "base/counters.h"
@@ -16,9 +15,13 @@
 #include "bridge/preparation.h"
 #include "bridge/record_joint.h"
 #include "bridge/recorded_graph.h"
+#include "bridge/tracked_outputs.h"
 #include "bridge/written_versions.h"
 #include "capture/dispatch/convert.h"
 #include "capture/dispatch/grad_ops.h"
+#include "capture/dispatch/plain_log.h"
+#include "log/trainability.h"
+#include "log/writes.h"
 
 namespace smelt {
 namespace {
@@ -35,29 +38,6 @@ int64_t few_elements(const CompileOptions& options, const OpLog& log) {
   return kFewElements;
 }
 
-// Does the program change all of each tensor of the caller that it changes? Of one changed in part
-// (a cache, one row of a table) the functional form passes over all.
-bool writes_whole_tensors(const OpLog& log, int64_t few) {
-  std::unordered_map<int32_t, int64_t> elements;  // by memory: of the caller's tensor, less written
-  for (const LoggedTensor& value : log.values())
-    if (value.kind == LoggedTensor::Kind::input) {
-      int64_t& most = elements[value.memory];
-      most = std::max(most, c10::multiply_integers(value.sizes));
-    }
-  for (const LogItem& item : log.items())
-    for (const LogValue written : item.written)
-      if (const auto left = elements.find(log.values()[written].memory); left != elements.end()) {
-        if (left->first == 0) return false;
-        left->second -= c10::multiply_integers(log.values()[written].sizes);
-      }
-  for (const LogItem& item : log.items())
-    for (const LogValue written : item.written)
-      if (const auto left = elements.find(log.values()[written].memory);
-          left != elements.end() && left->second > few)
-        return false;
-  return true;
-}
-
 // Which of the two to run. With generated kernels the graph. They store what is written to tensors
 // of the caller in place; where that can't be done it is computed into new memory and copied, which
 // loses against the ops as they are.
@@ -69,13 +49,14 @@ bool writes_whole_tensors(const OpLog& log, int64_t few) {
 // machine where less than a tenth means nothing: 30 additions 23, 22; 30 relus 20, 21; six linear
 // layers with relu 18, 15; three einsums 24, 4.5. In-place code is the exception (37, 39 for 30
 // ops, and more on large tensors).
-Decision graph_is_faster(const OpLog& log, const LogProgram& program, int64_t few) {
+Decision graph_is_faster(const OpLog& log, const CallLog& plain, const LogProgram& program,
+                         int64_t few) {
   const bool kernels = !native_backends().empty();
   if (!program.writes()) return Decision::allow();
   const bool outside = std::ranges::any_of(
       log.items(), [&](const LogItem& item) { return log.changes_input(item); });
   if (!kernels) return Decision::forbid("in-place ops are fastest as they are");
-  return !outside || writes_whole_tensors(log, few)
+  return !outside || writes_whole_tensors(plain, few)
              ? Decision::allow()
              : Decision::forbid("parts of tensors are changed in place");
 }
@@ -126,7 +107,7 @@ std::vector<const Backend*> backends_of(GraphProgram::Want want) {
 }
 
 // A program without generated kernels is op by op what the log is, with more around it.
-Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
+Decision can_train(const OpLog& log, const CallLog& plain, std::span<const LogValue> inputs,
                    std::span<const LogValue> outputs, GraphProgram::Want want) {
   const std::vector<const Backend*> backends = backends_of(want);
   if (backends.empty()) return Decision::forbid("its results take part in autograd");
@@ -135,7 +116,7 @@ Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
         !backend_for(backends, to_device(device)))
       return Decision::forbid("its results take part in autograd, and no kernels are made for " +
                               device.str());
-  return TrainingProgram::can_train(log, inputs, outputs);
+  return smelt::can_train(plain, inputs, outputs);
 }
 
 // The gradients that a program drops before anything else, to come back to if its run is none
@@ -227,9 +208,10 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     // come, which one node for all of them does not keep.
     clears_only_ = log_.clears_only() && leaves_graph(log, outputs) && !has_hooks(log, inputs);
     const bool tracked = log_.uses_autograd() && (!log_.has_grads() || clears_only_);
+    const CallLog plain = plain_log(log, LogDetail::types);
     std::vector<CalledRange> called;
     if (!is_stage && !log_.has_grads() && !log_.has_backward())
-      called = find_called(log, log_.live());
+      called = find_called(plain, log_.live());
     Decision decision = can_record(log, inputs, !called.empty());
     if (decision && !called.empty()) decision = is_worth_parting(log_, called);
     if (decision && !called.empty() && !(wanted_numbers.empty() && log_.computes_without_numbers()))
@@ -246,18 +228,18 @@ GraphProgram::GraphProgram(const OpLog& log, const LogProgram::Interface& interf
     if (decision && log_.has_grads() && !tracked) decision = can_step(log, inputs, outputs);
     if (decision && !tracked && !log_.has_grads() && gives_leaf(log, outputs))
       decision = Decision::forbid("a result is a leaf that requires a gradient");
-    if (decision && tracked) decision = can_train(log, inputs, outputs, want);
+    if (decision && tracked) decision = can_train(log, plain, inputs, outputs, want);
     if (decision && tracked && !(wanted_numbers.empty() && log_.computes_without_numbers()))
       decision = Decision::forbid("its results take part in autograd, and a number is read");
     if (decision && want == Want::fastest && !tracked && !log_.has_backward())
-      decision = graph_is_faster(log, log_, few_elements(options, log));
+      decision = graph_is_faster(log, plain, log_, few_elements(options, log));
     StageStarts stages;
     if (decision && (tracked || shares || !called.empty()) && !is_stage)
-      stages = find_stages(log, log_.live(), outputs, called);
+      stages = find_stages(plain, log_.live(), outputs, tracked_outputs(log, outputs), called);
     if (decision && !stages.possible) decision = stages.possible;
     if (decision && (!stages.positions.empty() || !stages.called.empty())) {
       try {
-        staged_ = std::make_shared<const StagedProgram>(log, log_.live(), interface, stages,
+        staged_ = std::make_shared<const StagedProgram>(log, plain, log_.live(), interface, stages,
                                                         want == Want::interpreted, options);
         return;
       } catch (const std::exception& error) {

@@ -51,7 +51,9 @@ class HostSearch {
     Operands all;
     for (const LinkedStep::Slot& slot : step.slots)
       for (const Register reg : slot.registers)
-        if (reg >= 0) (slot.is_number ? all.numbers : all.tensors).push_back(reg);
+        if (reg >= 0) all.tensors.push_back(reg);
+    for (const LinkedStep::NumberUse& use : step.numbers)
+      all.numbers.push_back(static_cast<Register>(use.index));
     const bool is_kernel = step.kind == LinkedStep::Kind::kernel;
     for (const Register reg : step.targets)
       (is_kernel && is_number_[reg] ? all.numbers : all.tensors).push_back(reg);

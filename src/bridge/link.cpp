@@ -47,15 +47,26 @@ bool is_optional_list(const c10::TypePtr& type) {
 // not matter.
 void name_dtype(LinkedStep& step, const Step& from) {
   const auto dtype = step.op->schema().argumentIndexWithName("dtype");
-  if (dtype && step.slots.empty() && step.arguments[*dtype].isNone() && from.types.size() == 1)
+  if (dtype && step.slots.empty() && step.numbers.empty() && step.arguments[*dtype].isNone() &&
+      from.types.size() == 1)
     step.arguments[*dtype] = to_scalar_type(from.types[0].dtype);
+}
+
+// An op takes a Scalar, or a list of them, of which some are known only when the program runs.
+void note_numbers(LinkedStep& step, size_t argument, const Arg& arg) {
+  const std::vector<Register> registers = registers_in(arg);
+  for (size_t k = 0; k < registers.size(); ++k)
+    if (registers[k] >= 0)
+      step.numbers.push_back({.argument = static_cast<uint32_t>(argument),
+                              .element = arg.is<ArgList>() ? static_cast<int32_t>(k) : -1,
+                              .index = static_cast<uint32_t>(registers[k])});
 }
 
 void link_call(LinkedStep& step, std::span<const Arg> args, const std::string& name,
                const std::vector<c10::IValue>& opaque) {
   step.op = find_op(name);
   const OpInfo& op = op_info(*step.op);
-  step.checked = op.is_custom && !name.starts_with("mkldnn::");  // passes write those
+  step.checked = op.is_custom && library_of(op.name) != Library::mkldnn;  // passes write those
   const ArgReader reader{.tensor = [](Ref) { return at::Tensor(); },
                          .number = [](Ref) { return at::Scalar(0.0); },  // each run has its own
                          .opaque = [&](Opaque index) { return opaque[index.index]; },
@@ -65,12 +76,14 @@ void link_call(LinkedStep& step, std::span<const Arg> args, const std::string& n
       const bool is_number = takes_numbers(op.arg_types[i]);
       if (is_number && has_symbol(args[i]))
         throw Error(name + " takes a list of a number that changes and a symbolic size");
-      step.slots.push_back({i, registers_in(args[i]), args[i].is<ArgList>(),
-                            is_optional_list(op.arg_types[i]), is_number});
-      if (is_number)
+      if (is_number) {
+        note_numbers(step, i, args[i]);
         step.arguments.push_back(to_ivalue(args[i], op.arg_types[i], reader));
-      else
+      } else {
+        step.slots.push_back({static_cast<uint32_t>(i), args[i].is<ArgList>(),
+                              is_optional_list(op.arg_types[i]), registers_in(args[i])});
         step.arguments.emplace_back();
+      }
       continue;
     }
     if (has_symbol(args[i])) step.symbolic.push_back(i);

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "bridge/arena_memory.h"
+#include "bridge/boxed_call.h"
 #include "bridge/graphed_runs.h"
 #include "runtime/executor.h"
 #include "runtime/program.h"
@@ -36,8 +37,8 @@ class Mispredicted : public Error {
   using Error::Error;
 };
 
-// One step, prepared: what does not change from run to run is converted once.
-struct LinkedStep {
+// One step, prepared. Where it calls an op, the numbers of the call are those in registers.
+struct LinkedStep : BoxedCall {
   enum class Kind : uint8_t {
     call,
     kernel,
@@ -55,14 +56,6 @@ struct LinkedStep {
     fits
   };
 
-  // Where tensors go: args[arg], or its elements for a list; -1 is no tensor.
-  struct Slot {
-    size_t arg;
-    std::vector<Register> registers;
-    bool is_list;
-    bool is_optional_list;
-    bool is_number;  // the op takes a Scalar; of a list, -1 is a literal
-  };
   // Of a step on numbers.
   struct Operand {
     Register reg = -1;  // -1: a literal
@@ -70,9 +63,6 @@ struct LinkedStep {
   };
 
   Kind kind = Kind::call;
-  std::optional<c10::OperatorHandle> op;
-  std::vector<c10::IValue> arguments;  // literals in place
-  std::vector<Slot> slots;
   std::vector<size_t> symbolic;   // arguments to convert anew with the run's sizes
   std::vector<Register> targets;  // of the effect steps: registers of their tensor arguments
   std::vector<size_t> mutated;    // of a mutator: positions of the arguments it changes

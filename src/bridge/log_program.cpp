@@ -5,14 +5,16 @@
 
 #include <algorithm>
 #include <sstream>
-#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/counters.h"
 #include "base/error.h"
+#include "bridge/linked_program.h"
 #include "capture/dispatch/grad_ops.h"
 #include "capture/dispatch/number_node.h"
+#include "capture/dispatch/plain_log.h"
+#include "log/liveness.h"
 
 namespace smelt {
 namespace {
@@ -20,12 +22,6 @@ namespace {
 // An op with effects that nobody could put back.
 bool changes_unseen(const OpInfo& op) {
   return op.may_have_effects && (op.is_mutable || op.traits.effect);
-}
-
-bool is_argument(const LogItem& item, LogValue value) {
-  return std::any_of(item.slots.begin(), item.slots.end(), [&](const LogSlot& slot) {
-    return std::find(slot.values.begin(), slot.values.end(), value) != slot.values.end();
-  });
 }
 
 std::string describe(const LoggedTensor& value) {
@@ -40,65 +36,17 @@ std::string describe(const LoggedTensor& value) {
   return text;
 }
 
-}  // namespace
-
-// How an item of the log that gives a number is needed: by what is computed from it.
-void LogProgram::need_items(uint32_t number, NeededNumbers& needed) const {
-  if (needed.numbers[number]) return;
-  needed.numbers[number] = true;
-  const NumberStep& wanted = numbers_[number];
-  if (wanted.item >= 0) {
-    needed.items[wanted.item] = true;
-    return;
-  }
-  for (const NumberStep::Operand& operand : {wanted.a, wanted.b})
-    if (operand.from == NumberStep::Operand::From::number) need_items(operand.index, needed);
+// Tests: its text says all of it.
+void check_text(const CallLog& log) {
+  log.verify();
+  SMELT_CHECK(CallLog::parse(log.str()) == log, "the text of a log is not complete");
 }
+
+}  // namespace
 
 int32_t LogProgram::number_of(ScalarId id) const {
   const auto found = number_of_.find(id);
   return found == number_of_.end() ? -1 : found->second;
-}
-
-// Which ops are needed: for an output, or for a change that is seen from outside. Memory decides,
-// not values: a write into a view is needed if any tensor on that memory is.
-std::vector<bool> LogProgram::live_items(const OpLog& log, std::span<const LogValue> outputs) {
-  const std::vector<LogItem>& items = log.items();
-  std::vector<bool> needed(log.values().size());
-  std::vector<bool> needed_memory;
-  const auto need = [&](LogValue value) {
-    if (value < 0) return;
-    needed[value] = true;
-    const auto memory = static_cast<size_t>(log.values()[value].memory);
-    if (memory >= needed_memory.size()) needed_memory.resize(memory + 1);
-    needed_memory[memory] = true;
-  };
-  for (LogValue value : outputs) need(value);
-  NeededNumbers needed_number{std::vector<bool>(numbers_.size()), std::vector<bool>(log.numbers())};
-  for (uint32_t number : wanted_numbers_) need_items(number, needed_number);
-  std::vector<bool> live(items.size());
-  for (size_t i = items.size(); i-- > 0;) {
-    const LogItem& item = items[i];
-    bool is_live = item.random || item.has_effects || item.op->traits.effect ||
-                   item.op->is_custom || item.sized;
-    for (LogValue value : item.results)
-      is_live = is_live || (value >= 0 && needed[value] && !is_argument(item, value));
-    for (LogValue value : item.written) {
-      const int32_t memory = log.values()[value].memory;
-      is_live = is_live || log.is_input_memory(memory) ||
-                (static_cast<size_t>(memory) < needed_memory.size() && needed_memory[memory]);
-    }
-    if (item.number >= 0) is_live = item.expected || needed_number.items[item.number];
-    if (!is_live) continue;
-    live[i] = true;
-    for (const LogScalar& scalar : item.scalars)
-      if (const int32_t number = number_of(scalar.id); number >= 0)
-        need_items(static_cast<uint32_t>(number), needed_number);
-    each_argument(item, need);
-  }
-  for (uint32_t number = 0; number < numbers_.size(); ++number)
-    if (needed_number.numbers[number]) needed_numbers_.push_back(number);
-  return live;
 }
 
 LogProgram::LogProgram(const OpLog& log, const Interface& interface)
@@ -119,7 +67,12 @@ LogProgram::LogProgram(const OpLog& log, const Interface& interface)
     inputs_.push_back(reg(value));
     input_texts_.push_back(describe(log.values()[value]));
   }
-  live_ = live_items(log, outputs);
+  const CallLog plain = plain_log(log, LogDetail::calls);
+  if (LinkedProgram::check_types) check_text(plain_log(log));
+  Liveness live = find_live(plain, outputs, numbers_, wanted_numbers_);
+  live_ = std::move(live.calls);
+  for (uint32_t number = 0; number < numbers_.size(); ++number)
+    if (live.numbers[number]) needed_numbers_.push_back(number);
   make_constants(log, live_, outputs);
   make_steps(log, live_, outputs);
   note_grads(log, live_, inputs, outputs);
@@ -168,8 +121,8 @@ void LogProgram::make_constants(const OpLog& log, const std::vector<bool>& live,
   }
 }
 
-std::vector<LogProgram::ScalarUse> LogProgram::scalar_uses(const LogItem& item) const {
-  std::vector<ScalarUse> uses;
+std::vector<LogProgram::NumberUse> LogProgram::number_uses(const LogItem& item) const {
+  std::vector<NumberUse> uses;
   for (const LogScalar& scalar : item.scalars) {
     const auto at = std::find(scalars_.begin(), scalars_.end(), scalar.id);
     auto index = static_cast<uint32_t>(at - scalars_.begin());
@@ -203,26 +156,25 @@ std::optional<KnownResults> known_results(const OpLog& log, const LogItem& item)
 
 LogProgram::Step LogProgram::make_step(const OpLog& log, const LogItem& item,
                                        const std::vector<std::vector<bool>>& last) {
-  Step step{.op = item.op->handle,
-            .arguments = item.arguments,
-            .slots = {},
-            .scalars = scalar_uses(item),
-            .results = {},
-            .ambient = item.ambient,
-            .number = item.number,
-            .is_expectation = item.op == &expect_op(),
-            .expected = item.expected ? std::optional(item.given) : std::nullopt,
-            .registers_hook = item.registers_hook,
-            .is_factory = item.op->is_factory && !item.op->is_custom,
-            .has_effects = item.has_effects,
-            .known = known_results(log, item)};
+  Step step;
+  step.op = item.op->handle;
+  step.arguments = item.arguments;
+  step.numbers = number_uses(item);
+  step.ambient = item.ambient;
+  step.number = item.number;
+  step.is_expectation = item.op == &expect_op();
+  step.expected = item.expected ? std::optional(item.given) : std::nullopt;
+  step.registers_hook = item.registers_hook;
+  step.is_factory = item.op->is_factory && !item.op->is_custom;
+  step.has_effects = item.has_effects;
+  step.known = known_results(log, item);
   for (size_t s = 0; s < item.slots.size(); ++s) {
     const LogSlot& slot = item.slots[s];
     Slot linked{slot.argument,
                 slot.is_list,
                 slot.is_optional_list,
                 {},
-                last.empty() ? std::vector<bool>(slot.values.size()) : last[s]};
+                last.empty() ? std::vector<bool>() : last[s]};
     for (LogValue value : slot.values) {
       if (value >= 0 && register_of_[value] < 0)
         throw Error(item.op->name.str() + " reads a tensor that is not among the program's inputs");
@@ -338,7 +290,7 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
 
 bool LogProgram::computes_without_numbers() const {
   return std::ranges::all_of(steps_, [&](const Step& step) {
-    return step.is_expectation || std::ranges::all_of(step.scalars, [&](const ScalarUse& use) {
+    return step.is_expectation || std::ranges::all_of(step.numbers, [&](const NumberUse& use) {
              return use.index < scalars_.size();
            });
   });
@@ -360,17 +312,9 @@ bool number_may_fail(const OpLog& log, const LogItem& item) {
 // Whether it may raise depends on what is in its tensors, or on a number. All else that an op
 // checks is guarded.
 bool may_fail(const OpLog& log, const LogItem& item) {
-  static constexpr std::string_view kChecked[] = {
-      "index",         "embedding", "gather",     "scatter",       "nll_loss",
-      "cross_entropy", "::take",    "::put",      "one_hot",       "linalg",
-      "cholesky",      "inverse",   "::lu",       "multinomial",   "bernoulli",
-      "normal",        "poisson",   "ctc_loss",   "margin_loss",   "repeat_interleave",
-      "bincount",      "assert",    "max_unpool", "segment_reduce"};
   if (item.op == &set_grad_op()) return false;
-  if (item.op->is_custom || item.sized || item.expected || number_may_fail(log, item)) return true;
-  const std::string name = item.op->name.str();
-  return std::any_of(std::begin(kChecked), std::end(kChecked),
-                     [&](std::string_view part) { return name.find(part) != std::string::npos; });
+  return item.op->is_custom || item.op->facts.may_fail || item.sized || item.expected ||
+         number_may_fail(log, item);
 }
 
 }  // namespace
@@ -508,7 +452,7 @@ void print(std::ostream& out, const c10::IValue& value) {
 // Of no tensor, or of a run-time scalar, s0.
 void LogProgram::print_argument(std::ostream& out, const Step& step, size_t index) const {
   const char* separator = "";
-  for (const ScalarUse& use : step.scalars) {
+  for (const NumberUse& use : step.numbers) {
     if (use.argument != index) continue;
     out << separator << "s" << use.index;
     if (use.element >= 0) out << " at " << use.element;
@@ -534,8 +478,8 @@ std::string LogProgram::str() const {
       else
         out << "%" << step.results[i] << ": " << result_texts_[s][i];
     }
-    out << (step.results.empty() ? "" : " = ") << step.op.schema().name();
-    if (!step.op.schema().overload_name().empty()) out << "." << step.op.schema().overload_name();
+    out << (step.results.empty() ? "" : " = ") << step.op->schema().name();
+    if (!step.op->schema().overload_name().empty()) out << "." << step.op->schema().overload_name();
     out << "(";
     for (size_t i = 0; i < step.arguments.size(); ++i) {
       out << (i ? ", " : "");

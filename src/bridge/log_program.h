@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/number.h"
+#include "bridge/boxed_call.h"
 #include "bridge/followed_function.h"
 #include "bridge/run_failure.h"
 #include "bridge/written_versions.h"
@@ -91,19 +92,9 @@ class LogProgram {
   std::string str() const;
 
  private:
-  struct Slot {
-    uint32_t argument;
-    bool is_list;
-    bool is_optional_list;
-    std::vector<int32_t> registers;  // -1: none
-    std::vector<bool> last;          // nobody reads the register after this
-  };
-  struct ScalarUse {
-    uint32_t argument;
-    int32_t element;  // of a list, -1: it is the argument
-    bool is_tensor;
-    uint32_t index;  // into scalars_, and behind them numbers_
-  };
+  using Slot = BoxedCall::Slot;
+  // The index is one into scalars_, and behind them numbers_.
+  using NumberUse = BoxedCall::NumberUse;
   struct Step;
   // What a hook does to a gradient, or the backward of a custom function to several, under a
   // recorder.
@@ -121,13 +112,9 @@ class LogProgram {
     bool materializes;
     std::vector<Step> steps;
   };
-  struct Step {
-    c10::OperatorHandle op;
-    std::vector<c10::IValue> arguments;
-    std::vector<Slot> slots;
-    std::vector<ScalarUse> scalars;
+  struct Step : BoxedCall {
     std::vector<int32_t> results;  // a register; -1: not needed
-    int32_t ambient;
+    int32_t ambient = 0;
     size_t item = 0;      // of the log
     int32_t number = -1;  // of the number that it gives
     bool is_expectation = false;
@@ -158,6 +145,7 @@ class LogProgram {
     bool has_effects = false;  // an op that may have effects has been called
   };
   class FunctionCall;
+  struct RunValues;
   struct Saved {
     std::vector<std::pair<at::Tensor, at::Tensor>> contents;  // a tensor and what was in it
     std::vector<std::pair<at::Tensor, at::Tensor>> grads;     // a tensor and its gradient
@@ -175,12 +163,6 @@ class LogProgram {
                                                 size_t item);
   void make_constants(const OpLog& log, const std::vector<bool>& live,
                       std::span<const LogValue> outputs);
-  std::vector<bool> live_items(const OpLog& log, std::span<const LogValue> outputs);
-  struct NeededNumbers {
-    std::vector<bool> numbers;  // as numbers_
-    std::vector<bool> items;    // by LogItem::number
-  };
-  void need_items(uint32_t number, NeededNumbers& needed) const;
   int32_t number_of(ScalarId id) const;
   void note_versions(const OpLog& log, const std::vector<bool>& live,
                      std::span<const LogValue> inputs, std::span<const LogValue> outputs);
@@ -201,7 +183,7 @@ class LogProgram {
   int32_t reg(LogValue value);
   void refuse_ops_on_numbers() const;
   void print_argument(std::ostream& out, const Step& step, size_t index) const;
-  std::vector<ScalarUse> scalar_uses(const LogItem& item) const;
+  std::vector<NumberUse> number_uses(const LogItem& item) const;
   void steps(State& state, OpAmbientScope* ambient) const;
   void begin_effects(State& state) const;
   void execute(const Step& step, State& state, std::vector<c10::IValue>& stack) const;

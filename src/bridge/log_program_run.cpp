@@ -46,13 +46,6 @@ void LogProgram::Saved::restore() {
 
 namespace {
 
-// A list is shared with the program, which stays as it is.
-c10::IValue with_element(const c10::IValue& list, int32_t index, const c10::Scalar& number) {
-  auto copy = list.toList().copy();
-  copy.set(static_cast<size_t>(index), number);
-  return copy;
-}
-
 at::Tensor tensor_of(const c10::Scalar& number) {
   return number.isSymbolic() ? Recorder::current()->wrapped(number) : number_as_tensor(number);
 }
@@ -60,11 +53,6 @@ at::Tensor tensor_of(const c10::Scalar& number) {
 at::Tensor output_of(const c10::Scalar& number) {
   return number.isSymbolic() ? Recorder::current()->as_tensor(number)
                              : c10::scalar_to_tensor(number);
-}
-
-at::Tensor take(std::vector<at::Tensor>& registers, int32_t reg, bool last) {
-  if (reg < 0) return {};
-  return last ? std::move(registers[reg]) : registers[reg];
 }
 
 }  // namespace
@@ -101,7 +89,7 @@ c10::Scalar LogProgram::scalar(State& state, uint32_t index) const {
 }
 
 void LogProgram::check(const Step& step, State& state) const {
-  const c10::Scalar number = scalar(state, step.scalars[0].index);
+  const c10::Scalar number = scalar(state, step.numbers[0].index);
   const bool truth = step.arguments[1].toBool();
   if (number.isSymbolic()) return Recorder::current()->expect(number, truth);
   if (std::get<bool>(*compute(NumberOp::truth, *plain_number(number))) != truth)
@@ -121,7 +109,7 @@ void LogProgram::read_number(const Step& step, State& state, const at::Tensor& t
     return;
   }
   stack.assign(1, tensor);
-  step.op.callBoxed(&stack);
+  step.op->callBoxed(&stack);
   number = stack[0].toScalar();
   if (step.expected && plain_number(number) != plain_number(*step.expected))
     throw Mispredicted("a number that was read is not what the code was traced for");
@@ -206,7 +194,7 @@ void LogProgram::call(const Step& step, State& state, Stack& stack) const {
     // What fills the new tensor is no write that it counts.
     std::optional<at::AutoDispatchBelowADInplaceOrView> below;
     if (step.is_factory) below.emplace();
-    return step.op.callBoxed(&stack);
+    return step.op->callBoxed(&stack);
   }
   if (step.function) {
     stack.assign(1, call_function(*step.function, state));
@@ -215,7 +203,7 @@ void LogProgram::call(const Step& step, State& state, Stack& stack) const {
   if (step.hooks.empty()) {
     Recorder* recorder = Recorder::current();
     recorder->set_known_results(step.known ? &*step.known : nullptr);
-    step.op.callBoxed(&stack);
+    step.op->callBoxed(&stack);
     recorder->set_known_results(nullptr);
     return;
   }
@@ -231,7 +219,7 @@ void LogProgram::call(const Step& step, State& state, Stack& stack) const {
     };
     hooked.emplace_back(tensor, tensor.register_hook(run));
   }
-  step.op.callBoxed(&stack);
+  step.op->callBoxed(&stack);
   state.backwards.clear();
   for (const auto& [tensor, place] : hooked) tensor.remove_hook(place);
 }
@@ -272,47 +260,29 @@ void LogProgram::begin_effects(State& state) const {
   state.has_effects = true;
 }
 
+// What the calls of a run take.
+struct LogProgram::RunValues {
+  const LogProgram& program;
+  State& state;
+
+  at::Tensor tensor(int32_t reg, bool last) {
+    if (reg < 0) return {};
+    return last ? std::move(state.registers[reg]) : state.registers[reg];
+  }
+  c10::Scalar number(uint32_t index) { return program.scalar(state, index); }
+  at::Tensor number_tensor(uint32_t index) { return tensor_of(number(index)); }
+};
+
 void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
   if (step.is_expectation) return check(step, state);
   if (step.registers_hook && Recorder::current()) return;  // the passes have it
-  std::vector<at::Tensor>& registers = state.registers;
-  stack.assign(step.arguments.begin(), step.arguments.end());
-  for (const ScalarUse& use : step.scalars) {
-    c10::IValue& argument = stack[use.argument];
-    if (use.is_tensor)
-      argument = tensor_of(scalar(state, use.index));
-    else if (use.element < 0)
-      argument = scalar(state, use.index);
-    else
-      argument = with_element(argument, use.element, scalar(state, use.index));
-  }
-  for (const Slot& slot : step.slots) {
-    c10::IValue& argument = stack[slot.argument];
-    if (!slot.is_list) {
-      argument = take(registers, slot.registers[0], slot.last[0]);
-    } else if (slot.is_optional_list) {
-      c10::List<std::optional<at::Tensor>> list;
-      list.reserve(slot.registers.size());
-      for (size_t i = 0; i < slot.registers.size(); ++i) {
-        at::Tensor tensor = take(registers, slot.registers[i], slot.last[i]);
-        list.push_back(tensor.defined() ? std::optional<at::Tensor>(std::move(tensor))
-                                        : std::nullopt);
-      }
-      argument = std::move(list);
-    } else {
-      std::vector<at::Tensor> list;
-      list.reserve(slot.registers.size());
-      for (size_t i = 0; i < slot.registers.size(); ++i)
-        list.push_back(take(registers, slot.registers[i], slot.last[i]));
-      argument = std::move(list);
-    }
-  }
+  step.fill(stack, RunValues{*this, state});
   if (step.number >= 0) {
     const at::Tensor tensor = stack[0].toTensor();
     return read_number(step, state, tensor, stack);
   }
   if (!step.sizes.empty() && Recorder::current()) {
-    record_sized(step.op, step.sizes, stack);
+    record_sized(*step.op, step.sizes, stack);
   } else {
     if (step.has_effects) begin_effects(state);
     call(step, state, stack);
@@ -322,17 +292,11 @@ void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
   size_t next = 0;
   const auto store = [&](at::Tensor tensor) {
     if (next >= step.results.size())
-      throw Error(step.op.schema().name() + " returned more tensors than when it was traced");
+      throw Error(step.op->schema().name() + " returned more tensors than when it was traced");
     const int32_t reg = step.results[next++];
-    if (reg >= 0) registers[reg] = std::move(tensor);
+    if (reg >= 0) state.registers[reg] = std::move(tensor);
   };
-  for (c10::IValue& value : stack) {
-    if (value.isTensor())
-      store(std::move(value).toTensor());
-    else if (value.isTensorList())
-      for (at::Tensor& tensor : value.toTensorVector()) store(std::move(tensor));
-  }
-  stack.clear();
+  take_results(stack, store);
 }
 
 void LogProgram::steps(State& state, OpAmbientScope* ambient) const {
@@ -432,11 +396,11 @@ void LogProgram::refuse_ops_on_numbers() const {
     is_number[constant.reg] = constant.tensor.unsafeGetTensorImpl()->is_wrapped_number();
   for (const Step& step : steps_) {
     bool tensors = false;
-    bool numbers = std::ranges::any_of(step.scalars, &ScalarUse::is_tensor);
+    bool numbers = std::ranges::any_of(step.numbers, &NumberUse::is_tensor);
     for (const Slot& slot : step.slots)
       for (int32_t reg : slot.registers)
         if (reg >= 0) (is_number[reg] ? numbers : tensors) = true;
-    if (numbers && !tensors) throw Error(step.op.schema().name() + " on numbers alone");
+    if (numbers && !tensors) throw Error(step.op->schema().name() + " on numbers alone");
   }
 }
 

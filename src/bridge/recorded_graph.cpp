@@ -17,6 +17,7 @@
 #include "capture/dispatch/overlap.h"
 #include "graph/effects.h"
 #include "graph/numbers.h"
+#include "ops/facts.h"
 
 namespace smelt {
 
@@ -55,7 +56,7 @@ RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
   if (log_enabled(Log::graph)) log(Log::graph, "\n" + graph.str());
   if (log_enabled(Log::perf)) log(Log::perf, "\n" + record.str());
   for (const Node& node : graph.nodes) {
-    offsets_matter_ |= node.op.str().find("as_strided") != std::string::npos;
+    offsets_matter_ |= facts_of(node.op).names_places;
     if (node.op != effects::kWrite) continue;
     for (size_t i = 0; i < graph.inputs.size(); ++i)
       if (node.args[0] == Arg(Ref{graph.inputs[i].value})) written_.push_back(i);

@@ -21,21 +21,21 @@ struct Plan {
 
 class Planner {
  public:
-  Planner(const OpLog& log, const std::vector<bool>& live, const LogProgram::Interface& interface)
+  Planner(const CallLog& log, const std::vector<bool>& live, const LogProgram::Interface& interface)
       : log_(log),
         live_(live),
         lifetimes_(log, live),
         outputs_(interface.outputs),
-        is_there_(log.values().size()) {
+        is_there_(log.values.size()) {
     for (LogValue input : interface.inputs) is_there_[input] = true;
   }
 
   Plan next(size_t first, size_t last) {
     Plan plan{first, last, {}, {}, {}, {}};
     for (size_t i = first; i < last; ++i)
-      if (live_[i]) each_argument(log_.items()[i], [&](LogValue value) { take(value, plan); });
+      if (live_[i]) each_argument(log_.calls[i], [&](LogValue value) { take(value, plan); });
     for (size_t i = first; i < last; ++i)
-      for (LogValue value : log_.items()[i].results) give(value, plan);
+      for (LogValue value : log_.calls[i].results) give(value, plan);
     for (LogValue output : outputs_)
       if (output >= 0 && is_constant(output)) give(output, plan);
     for (LogValue value : plan.outputs) is_there_[value] = true;
@@ -44,14 +44,14 @@ class Planner {
 
  private:
   bool is_constant(LogValue value) const {
-    return log_.values()[value].kind == LoggedTensor::Kind::constant;
+    return log_.value(value).kind == LoggedValue::Kind::constant;
   }
 
   void take(LogValue value, Plan& plan) const {
     if (!is_there_[value] || std::ranges::find(plan.inputs, value) != plan.inputs.end()) return;
     if (is_constant(value)) return;  // each stage has it
     plan.inputs.push_back(value);
-    if (log_.values()[value].kind == LoggedTensor::Kind::result) plan.given.push_back(value);
+    if (log_.value(value).kind == LoggedValue::Kind::result) plan.given.push_back(value);
     if (!is_output(value) && !lifetimes_.is_read_behind(value, plan.last))
       plan.released.push_back(value);
   }
@@ -67,7 +67,7 @@ class Planner {
     return std::ranges::find(outputs_, value) != outputs_.end();
   }
 
-  const OpLog& log_;
+  const CallLog& log_;
   const std::vector<bool>& live_;
   const Lifetimes lifetimes_;
   const std::span<const LogValue> outputs_;
@@ -76,13 +76,13 @@ class Planner {
 
 }  // namespace
 
-StagedProgram::StagedProgram(const OpLog& log, const std::vector<bool>& live,
+StagedProgram::StagedProgram(const OpLog& log, const CallLog& plain, const std::vector<bool>& live,
                              const LogProgram::Interface& interface, const StageStarts& starts,
                              bool interpreted, const CompileOptions& options) {
   const std::vector<size_t>& begins = starts.positions;
   std::unordered_map<LogValue, size_t> place;
   for (LogValue input : interface.inputs) place.emplace(input, places_++);
-  Planner planner(log, live, interface);
+  Planner planner(plain, live, interface);
   CompileOptions unfrozen = options;
   unfrozen.frozen.clear();
   for (size_t s = 0; s <= begins.size(); ++s) {

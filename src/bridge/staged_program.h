@@ -1,5 +1,5 @@
-// The program of a log in stages (stages.h): one program behind the other, each with an autograd
-// node of its own.
+// The program of a log in stages (log/stages.h): one program behind the other, each with an
+// autograd node of its own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "bridge/log_program.h"
-#include "bridge/stages.h"
 #include "compile/compile.h"
+#include "log/stages.h"
 
 namespace smelt {
 
@@ -20,8 +20,8 @@ class GraphProgram;
 
 class StagedProgram {
  public:
-  // As GraphProgram, whose kind its stages are.
-  StagedProgram(const OpLog& log, const std::vector<bool>& live,
+  // As GraphProgram, whose kind its stages are. `plain`: the log as plain data.
+  StagedProgram(const OpLog& log, const CallLog& plain, const std::vector<bool>& live,
                 const LogProgram::Interface& interface, const StageStarts& starts, bool interpreted,
                 const CompileOptions& options);
   ~StagedProgram();

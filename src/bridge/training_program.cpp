@@ -19,7 +19,7 @@
 #include "capture/dispatch/without_contents.h"
 #include "graph/effects.h"
 #include "graph/numbers.h"
-#include "ops/meaning.h"
+#include "ops/may_fail.h"
 #include "passes/narrow_saved.h"
 
 namespace smelt {
@@ -67,39 +67,13 @@ std::vector<bool> values_of_outputs(const Graph& graph) {
   return needed;
 }
 
-// May a run of it end without a result? A kernel finds an index out of range, or divides an integer
-// by 0; an op addresses memory from its start, where inputs need not begin; a number is not what
-// the graph was written down for.
+// May a run of it end without a result?
 bool may_fail(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes, [&](const Node& node) {
-    if (numbers::is_number_op(node.op)) return true;
-    if (node.op.str().find("as_strided") != std::string::npos) return true;
-    const Meaning* meaning = find_meaning(node.op);
-    if (!meaning || node.results.empty() || node.results[0] < 0) return false;
-    if (meaning->update) return true;
-    if (meaning->pattern != Pattern::pointwise) return meaning->pattern == Pattern::gather;
-    return meaning->operands > 1 && is_integral(graph.type(node.results[0]).dtype);
-  });
+  return std::ranges::any_of(graph.nodes,
+                             [&](const Node& node) { return may_end_run(graph, node); });
 }
 
 }  // namespace
-
-Decision TrainingProgram::can_train(const OpLog& log, std::span<const LogValue> inputs,
-                                    std::span<const LogValue> outputs) {
-  for (const OpAmbient& ambient : log.ambients())
-    if (ambient.inference) return Decision::forbid("inference mode is on");
-  for (LogValue input : inputs)
-    if (log.tensor(input)._fw_grad(0).defined())
-      return Decision::forbid("an input is a dual number of forward-mode autograd");
-  for (LogValue output : outputs)
-    if (output >= 0 && log.is_input_memory(log.values()[output].memory))
-      return Decision::forbid("an output that may take part in autograd shows an input's memory");
-  for (const LogItem& item : log.items())
-    for (LogValue value : item.written)
-      if (log.is_input_memory(log.values()[value].memory) && log.values()[value].requires_grad)
-        return Decision::forbid("an input that requires a gradient is changed in place");
-  return Decision::allow();
-}
 
 TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
                                  std::span<const LogValue> inputs,

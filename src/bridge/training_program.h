@@ -25,10 +25,9 @@ namespace smelt {
 
 class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
  public:
-  // Beyond what has to hold for a graph without autograd.
-  static Decision can_train(const OpLog& log, std::span<const LogValue> inputs,
-                            std::span<const LogValue> outputs);
-  // An Error where it can't be recorded. Not with the GIL held: it runs the autograd engine.
+  // Of a log of which can_train() is true (log/trainability.h), beyond what has to hold for a graph
+  // without autograd. An Error where it can't be recorded. Not with the GIL held: it runs the
+  // autograd engine.
   TrainingProgram(const OpLog& log, const LogProgram& program, std::span<const LogValue> inputs,
                   std::span<const LogValue> outputs, const CompileOptions& options);
   // (A log with a piece that its backward computes again consists of nothing else.)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "loops/may_fail.h"
+
 namespace smelt {
 namespace {
 
@@ -119,10 +121,7 @@ bool may_overwrite(const Kernel& kernel, int input, int output) {
 
 bool can_fail(const ScheduledKernel& scheduled) {
   if (!scheduled.backend->runs_on_host()) return false;  // and nobody would hear of it
-  return std::ranges::any_of(scheduled.kernel.insts, [](const Inst& inst) {
-    return inst.op == Op::check ||
-           ((inst.op == Op::div || inst.op == Op::mod) && !is_floating(inst.dtype));
-  });
+  return loops::may_fail(scheduled.kernel);
 }
 
 }  // namespace smelt

@@ -176,9 +176,14 @@ constexpr OpRow kRows[] = {
     {"aten::_native_batch_norm_legit_functional", batch_norm_functional},
     {"aten::_native_batch_norm_legit_no_training", batch_norm_inference},
     {"aten::batch_norm_backward", batch_norm_backward_reserving},
-    {"aten::cudnn_batch_norm", cudnn_batch_norm},
+    {"aten::cudnn_batch_norm", cudnn_batch_norm, {.writes = {3, 4}, .writes_if = 5}},
     {"aten::cudnn_batch_norm_backward", cudnn_batch_norm_backward},
-    {"aten::native_batch_norm", batch_norm},
+    {"aten::native_batch_norm",
+     batch_norm,
+     {.writes = {3, 4},
+      .writes_if = 5,
+      .recording = Recording::declared,
+      .instead = "aten::_native_batch_norm_legit"}},
     {"aten::native_batch_norm_backward", batch_norm_backward},
 };
 

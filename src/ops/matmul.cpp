@@ -151,7 +151,7 @@ constexpr OpRow kRows[] = {
     {"aten::addmv", addmv},
     {"aten::baddbmm", add_batches<false>},
     {"aten::bmm", bmm},
-    {"aten::dot", dot<false>},
+    {"aten::dot", dot<false>, {.reduces_all = true}},
     {"aten::linear", linear},
     {"aten::mm", mm},
     {"aten::mv", mv},

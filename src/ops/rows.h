@@ -1,6 +1,7 @@
-// What each aten op means, one row per op. For now a row knows the shape rule: the result types
-// from the arguments, with symbolic sizes kept exactly. Of an op without a row a recording knows
-// what PyTorch's kernel for tensors without memory says; without one, it is refused.
+// What each aten op is, one row per op: the shape rule, which gives the result types from the
+// arguments, with symbolic sizes kept exactly, and the facts that are asked of it elsewhere. Of an
+// op without a row a recording knows what PyTorch's kernel for tensors without memory says; without
+// one, it is refused.
 #pragma once
 
 #include <optional>
@@ -13,6 +14,7 @@
 #include "base/symbols.h"
 #include "base/type.h"
 #include "graph/op_name.h"
+#include "ops/facts.h"
 
 namespace smelt {
 
@@ -65,6 +67,7 @@ using ShapeRule = Decision (*)(ShapeQuery& q);
 struct OpRow {
   std::string_view name;  // "aten::mm"
   ShapeRule shape = nullptr;
+  OpFacts facts = {};
 };
 
 // The row of an op, or nullptr.

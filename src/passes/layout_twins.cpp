@@ -1,6 +1,7 @@
 #include "passes/layout_twins.h"
 
 #include "graph/effects.h"
+#include "ops/facts.h"
 #include "ops/layout.h"
 
 namespace smelt {
@@ -8,7 +9,8 @@ namespace {
 
 // Does it say where in memory its result is, and not which elements it has?
 bool names_places(const OpName& op) {
-  return op.str().find("as_strided") != std::string::npos || op == OpName("aten::_reshape_alias");
+  static const OpName kReshapeAlias("aten::_reshape_alias");
+  return facts_of(op).names_places || op == kReshapeAlias;
 }
 
 MemoryFormat channels_last_format(const TensorType& type) {

@@ -5,7 +5,8 @@
 
 #include "graph/alias.h"
 #include "graph/numbers.h"
-#include "schedule/domain.h"
+#include "ops/may_fail.h"
+#include "ops/probe.h"
 #include "schedule/late.h"
 
 namespace smelt {
@@ -79,25 +80,12 @@ std::vector<ValueId> memory_of(const Graph& graph) {
   return memory;
 }
 
-// Asks an element rule what it writes, not what it reads.
-class Probe final : public ElementQuery {
- public:
-  using ElementQuery::ElementQuery;
-  Expr load(ValueId value, const Indices& at) override {
-    const TensorType& type = graph().type(value);
-    const int32_t buffer = builder().add_buffer(type.dtype, loops::Buffer::Kind::input, 1);
-    return {&builder(), builder().load(buffer, loops::linear(at, type.strides))};
-  }
-};
-
 // Is the element of a factory a literal, wherever it is?
 bool is_literal(const Graph& graph, const Node& node) {
-  const Domain domain{.full = graph.type(node.results[0]).sizes, .reduced = {}};
   loops::Kernel kernel;
-  kernel.outer = domain.full;
+  kernel.outer = graph.type(node.results[0]).sizes;
   loops::Builder builder(kernel);
-  builder.begin_stage(false);
-  Probe probe(graph, node, domain.full_index(), builder);
+  Probe probe(graph, node, builder);
   const loops::Val element = element_of(probe).value;
   return kernel.insts[element].op == loops::Op::constant;
 }
@@ -124,35 +112,15 @@ std::vector<bool> uniform_nodes(const Graph& graph, const Roles& roles) {
         any = true;
         all &= is_uniform(ref.id);
       });
-    uniform[i] = any && all && (role == Role::view || !may_fail(graph, node));
+    uniform[i] = any && all && (role == Role::view || !may_fail_in_kernel(graph, node));
   }
   return uniform;
 }
 
 }  // namespace
 
-bool may_fail(const Graph& graph, const Node& node) {
-  const UpdateRule* update = can_lower(graph, node) ? nullptr : find_meaning(node.op)->update;
-  const Domain domain{.full = update ? update->form(NodeReader(graph, node)).points
-                                     : graph.type(node.results[0]).sizes,
-                      .reduced = {}};
-  loops::Kernel kernel;
-  kernel.outer = domain.full;
-  loops::Builder builder(kernel);
-  builder.begin_stage(false);
-  Probe probe(graph, node, domain.full_index(), builder);
-  if (update)
-    update->write(probe);
-  else
-    element_of(probe);
-  return std::ranges::any_of(kernel.insts, [](const loops::Inst& inst) {
-    return inst.op == loops::Op::check ||
-           ((inst.op == loops::Op::div || inst.op == loops::Op::mod) && !is_floating(inst.dtype));
-  });
-}
-
 bool Roles::may_fail(const Graph& graph, NodeId node) const {
-  return backend[node]->runs_on_host() && smelt::may_fail(graph, graph.nodes[node]);
+  return backend[node]->runs_on_host() && may_fail_in_kernel(graph, graph.nodes[node]);
 }
 
 bool Roles::run_together(const Graph& graph, NodeId a, NodeId b) const {
@@ -239,7 +207,7 @@ void Roles::choose_inlined(const Graph& graph) {
                        (read_once_elsewhere(graph, value, part[i]) || read_by_update(graph, id));
     // One that may fail is computed whole: eager fails because of any element.
     if (!is_output[value] && cheap &&
-        (is_concatenated(graph, value) || !smelt::may_fail(graph, graph.nodes[i])))
+        (is_concatenated(graph, value) || !may_fail_in_kernel(graph, graph.nodes[i])))
       role[i] = Role::inlined;
   }
   inline_widened(graph);

@@ -80,7 +80,4 @@ struct Roles {
   bool read_by_update(const Graph& graph, NodeId node) const;
 };
 
-// May a kernel find that it can't compute the node: an index out of range, an integer divided by 0?
-bool may_fail(const Graph& graph, const Node& node);
-
 }  // namespace smelt

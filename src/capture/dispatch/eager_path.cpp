@@ -11,8 +11,10 @@ namespace {
 
 using torch::jit::Stack;
 
-c10::OperatorHandle find(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+// The op that gives the vectors too.
+c10::OperatorHandle whole_of(const OpInfo& op) {
+  const std::string name(op.facts.instead);
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");
 }
 
 bool is_differentiated(const at::Tensor& tensor) {
@@ -28,34 +30,26 @@ void keep_result(Stack* stack, size_t first, size_t result) {
 
 // The values alone, without the vectors that a derivative needs.
 bool decompose_values(const OpInfo& op, Stack* stack, size_t first) {
-  static const OpName kSvd("aten::linalg_svdvals"), kEigh("aten::linalg_eigvalsh"),
-      kEig("aten::linalg_eigvals");
-  if (op.name != kSvd && op.name != kEigh && op.name != kEig) return false;
   const at::Tensor& self = (*stack)[first].toTensor();
   if (!recording_inside(self) || is_differentiated(self)) return false;
-  if (op.name == kSvd) {
-    static const auto svd = find("aten::_linalg_svd");
+  if (op.facts.recording == Recording::singular) {
     const auto driver = stack->begin() + static_cast<ptrdiff_t>(first) + 1;
     stack->insert(driver, {/*full_matrices=*/false, /*compute_uv=*/false});
-    svd.callBoxed(stack);
+    whole_of(op).callBoxed(stack);
     keep_result(stack, first, 1);
-  } else if (op.name == kEigh) {
-    static const auto eigh = find("aten::_linalg_eigh");
+  } else if (op.facts.recording == Recording::symmetric) {
     stack->emplace_back(/*compute_v=*/false);
-    eigh.callBoxed(stack);
+    whole_of(op).callBoxed(stack);
     keep_result(stack, first, 0);
   } else {
-    static const auto eig = find("aten::_linalg_eigvals");
-    eig.callBoxed(stack);
+    whole_of(op).callBoxed(stack);
   }
   return true;
 }
 
 // Of two batches, one of a single matrix: eager multiplies batch by batch unless that matrix
 // requires grad; a wrapper always gets one large product. Expanded, the matrix is a batch as well.
-void expand_batch(const OpInfo& op, Stack* stack, size_t first) {
-  static const OpName kMatmul("aten::matmul");
-  if (op.name != kMatmul) return;
+void expand_batch(Stack* stack, size_t first) {
   const at::Tensor a = (*stack)[first].toTensor(), b = (*stack)[first + 1].toTensor();
   if (a.dim() != 3 || b.dim() != 3 || !recording_inside(a) || !recording_inside(b)) return;
   if (a.sym_size(0) == b.sym_size(0)) return;
@@ -67,7 +61,7 @@ void expand_batch(const OpInfo& op, Stack* stack, size_t first) {
 
 // Rebinds its out= argument instead of writing to it.
 void refuse_matrix_rank(Recorder& recorder, const OpInfo& op) {
-  if (op.is_mutable && op.handle.schema().name() == "aten::linalg_matrix_rank")
+  if (op.is_mutable)
     recorder.refuse(
         "linalg.matrix_rank(out=...) can't be recorded; use what it returns without out=");
 }
@@ -77,9 +71,15 @@ void refuse_matrix_rank(Recorder& recorder, const OpInfo& op) {
 bool take_eager_path(Recorder& recorder, const OpInfo& op, std::vector<c10::IValue>* stack,
                      size_t first) {
   if (!op.is_composite) return false;
-  refuse_matrix_rank(recorder, op);
-  expand_batch(op, stack, first);
-  return decompose_values(op, stack, first);
+  switch (op.facts.recording) {
+    case Recording::rebinds: refuse_matrix_rank(recorder, op); break;
+    case Recording::batched: expand_batch(stack, first); break;
+    case Recording::singular:
+    case Recording::symmetric:
+    case Recording::eigenvalues: return decompose_values(op, stack, first);
+    default: break;
+  }
+  return false;
 }
 
 }  // namespace smelt

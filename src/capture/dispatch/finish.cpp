@@ -26,6 +26,7 @@
 #include "graph/alias.h"
 #include "graph/effects.h"
 #include "graph/numbers.h"
+#include "ops/names.h"
 
 namespace smelt {
 namespace {
@@ -134,27 +135,26 @@ class Finisher {
   }
 
   ValueId copy(ValueId value) {
-    static const OpName kClone("aten::clone");
     TensorType type = graph_.type(value);
     type.conj = type.neg = false;  // a copy is what they say
     const bool dense = type.numel().is(0) || is_dense(type);
     if (!dense) type.strides = contiguous_strides(type.sizes);
     type.offset = 0;
     const std::optional<TensorType> types[] = {type};
-    return graph_.nodes[graph_.add_node(kClone, {Arg(Ref{value}), Arg(None{})}, types)].results[0];
+    return graph_.nodes[graph_.add_node(names::kClone, {Arg(Ref{value}), Arg(None{})}, types)]
+        .results[0];
   }
   // The value as a tensor whose conjugate bit is as in eager: a write through x.conj() leaves it on
   // the value of x, or takes it from the view's.
   ValueId with_conj(ValueId value, bool conj) {
-    static const OpName kPhysical("aten::_conj_physical"), kConj("aten::_conj");
     if (graph_.type(value).conj == conj) return value;
     if (!conj) return copy(value);
     std::optional<TensorType> types[] = {graph_.type(value)};
     types[0]->offset = 0;
-    const NodeId physical = graph_.add_node(kPhysical, {Arg(Ref{value})}, types);
+    const NodeId physical = graph_.add_node(names::kConjPhysical, {Arg(Ref{value})}, types);
     types[0]->conj = true;
-    const NodeId view = graph_.add_node(kConj, {Arg(Ref{graph_.nodes[physical].results[0]})}, types,
-                                        Traits{.view = true});
+    const NodeId view = graph_.add_node(names::kConj, {Arg(Ref{graph_.nodes[physical].results[0]})},
+                                        types, Traits{.view = true});
     return graph_.nodes[view].results[0];
   }
   static bool is_dense(const TensorType& type) {
@@ -317,9 +317,9 @@ class Finisher {
   }
 
   ValueId detach(ValueId value) {
-    static const OpName kDetach("aten::detach");
     const std::optional<TensorType> types[] = {graph_.type(value)};
-    const NodeId node = graph_.add_node(kDetach, {Arg(Ref{value})}, types, Traits{.view = true});
+    const NodeId node =
+        graph_.add_node(names::kDetach, {Arg(Ref{value})}, types, Traits{.view = true});
     return graph_.nodes[node].results[0];
   }
 

@@ -203,8 +203,7 @@ BackwardReach reach_of(const std::vector<at::Tensor>& outputs,
 bool OpLog::set_grad(const at::Tensor& self, const at::Tensor& grad) {
   LogItem item;
   item.op = &set_grad_op();
-  const LogFacts& facts = log_facts(*item.op);
-  if (!take_argument(item, facts, 0, self) || !take_argument(item, facts, 1, grad)) return false;
+  if (!take_argument(item, 0, self) || !take_argument(item, 1, grad)) return false;
   item.ambient = ambient();
   items_.push_back(std::move(item));
   return true;
@@ -223,13 +222,12 @@ std::optional<LogItem> OpLog::begin_backward(const std::vector<at::Tensor>& outp
   for (at::Tensor& tensor : retained(outputs)) reach.leaves.push_back(std::move(tensor));
   LogItem item;
   item.op = &backward_op();
-  const LogFacts& facts = log_facts(*item.op);
   std::vector<at::Tensor> grads;
   for (const at::Tensor& leaf : reach.leaves) grads.push_back(leaf.grad());
   const c10::IValue arguments[] = {outputs,    seeds,        reach.leaves, grads,
                                    keep_graph, create_graph, !only.empty()};
   for (size_t i = 0; i < std::size(arguments); ++i)
-    if (!take_argument(item, facts, i, arguments[i])) return std::nullopt;
+    if (!take_argument(item, i, arguments[i])) return std::nullopt;
   item.ambient = ambient();
   hooks_.clear();
   if (!keep_graph && !create_graph) consume(reach.nodes);
@@ -272,10 +270,9 @@ std::optional<LogItem> OpLog::begin_grad(const std::vector<at::Tensor>& outputs,
   }
   LogItem item;
   item.op = &grad_op();
-  const LogFacts& facts = log_facts(*item.op);
   const c10::IValue arguments[] = {outputs, seeds, inputs, keep_graph, create_graph, allow_unused};
   for (size_t i = 0; i < std::size(arguments); ++i)
-    if (!take_argument(item, facts, i, arguments[i])) return std::nullopt;
+    if (!take_argument(item, i, arguments[i])) return std::nullopt;
   item.ambient = ambient();
   hooks_.clear();
   const std::vector<NodePtr> nodes = reach_of(outputs).nodes;
@@ -298,8 +295,7 @@ bool OpLog::require_grad(const at::Tensor& tensor, bool value) {
   const LogValue id = find(tensor);
   if (id < 0 || values_[id].kind != LoggedTensor::Kind::result || values_[id].dynamic) return false;
   read_state(values_[id], tensor);
-  const LogFacts& facts = log_facts(*item.op);
-  if (!take_argument(item, facts, 0, tensor) || !take_argument(item, facts, 1, value)) return false;
+  if (!take_argument(item, 0, tensor) || !take_argument(item, 1, value)) return false;
   item.ambient = ambient();
   items_.push_back(std::move(item));
   return true;
@@ -310,7 +306,7 @@ bool OpLog::retain_grad(const at::Tensor& tensor) {
   item.op = &retain_grad_op();
   const LogValue id = find(tensor);
   if (id < 0 || values_[id].kind != LoggedTensor::Kind::result || tensor.is_leaf()) return false;
-  if (!take_argument(item, log_facts(*item.op), 0, tensor)) return false;
+  if (!take_argument(item, 0, tensor)) return false;
   item.ambient = ambient();
   values_[id].retains_grad = true;
   retained_.push_back({torch::autograd::impl::gradient_edge(tensor).function, id});
@@ -343,7 +339,7 @@ bool OpLog::knows_retained(const std::vector<NodePtr>& nodes, bool may) {
 bool OpLog::take_data(const at::Tensor& tensor, const at::Tensor& data) {
   LogItem item;
   item.op = &data_op();
-  if (!take_argument(item, log_facts(*item.op), 0, tensor)) return false;
+  if (!take_argument(item, 0, tensor)) return false;
   item.ambient = ambient();
   if (!keep_results(item, {c10::IValue(data)}, 0)) return false;
   values_[item.results[0]].apart = true;

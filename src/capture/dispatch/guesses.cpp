@@ -10,14 +10,6 @@
 namespace smelt {
 namespace {
 
-// The argument whose contents decide about sizes; -1: all of them do.
-int deciding_argument(const std::string& name) {
-  if (name == "aten::index.Tensor" || name == "aten::masked_select" ||
-      name == "aten::_pack_padded_sequence" || name == "aten::repeat_interleave.self_Tensor")
-    return 1;
-  return -1;
-}
-
 bool is_mask(c10::ScalarType type) { return type == c10::kBool || type == c10::kByte; }
 
 }  // namespace
@@ -29,8 +21,8 @@ bool OpLog::is_steady_number(int32_t number) const {
 
 bool OpLog::guess_sizes(const LogItem& item) {
   if (item.has_effects || has_effects()) return false;  // a wrong guess would call it again
-  const int deciding = deciding_argument(item.op->name.str());
-  const bool masks_only = log_facts(*item.op).masks_only;
+  const int deciding = item.op->facts.sized_by_argument;
+  const bool masks_only = item.op->facts.by_masks_only;
   for (const LogSlot& slot : item.slots) {
     if (deciding >= 0 && slot.argument != static_cast<uint32_t>(deciding)) continue;
     for (const LogValue value : slot.values)

@@ -72,9 +72,7 @@ void InplaceCheck::refuse_tangled_memory() const {
 }
 
 bool InplaceCheck::may_reshape() const {
-  static const OpName kResize("aten::resize_");
-  return op_.handle.hasTag(at::Tag::inplace_view) || op_.name == kResize ||
-         op_.name.str().rfind("aten::set_", 0) == 0;
+  return op_.handle.hasTag(at::Tag::inplace_view) || op_.facts.resizes || op_.facts.sets_storage;
 }
 
 // Functionalization casts what a functional op gave to the target's dtype, also where eager does
@@ -88,29 +86,14 @@ void InplaceCheck::raise_as_eager() const {
       recorder_.fail_in_place("output with shape " + str(target.before.sizes) +
                               " doesn't match the broadcast shape " + str(sizes));
   }
-  if (recorder_.casts() == casts_before_ || casts_anything()) return;
+  if (recorder_.casts() == casts_before_ || op_.facts.converts_to_target) return;
   const auto& [from, to] = *recorder_.last_cast();
   if (std::ranges::none_of(written_, [&](const Written& w) { return w.before.dtype == to; }))
     return;
-  if (!takes_its_own_dtype_only() && c10::canCast(to_scalar_type(from), to_scalar_type(to))) return;
+  if (!op_.facts.fits_target_only && c10::canCast(to_scalar_type(from), to_scalar_type(to))) return;
   recorder_.fail_in_place(c10::str("result type ", to_scalar_type(from),
                                    " can't be cast to the desired output type ",
                                    to_scalar_type(to)));
-}
-
-// These convert what they are given to the dtype of what they write, whichever it is.
-bool InplaceCheck::casts_anything() const {
-  static constexpr std::string_view kNames[] = {"aten::copy_", "aten::fill_",
-                                                "aten::_foreach_copy_", "aten::masked_fill_",
-                                                "aten::index_fill_"};
-  return std::ranges::find(kNames, op_.handle.schema().name()) != std::end(kNames);
-}
-
-// These write into the dtype that they compute, and no wider one.
-bool InplaceCheck::takes_its_own_dtype_only() const {
-  static constexpr std::string_view kNames[] = {"aten::abs_", "aten::aminmax", "aten::complex",
-                                                "aten::polar"};
-  return std::ranges::find(kNames, op_.handle.schema().name()) != std::end(kNames);
 }
 
 void InplaceCheck::after() const {

@@ -32,8 +32,6 @@ class InplaceCheck {
   };
   void refuse_tangled_memory() const;
   bool may_reshape() const;
-  bool casts_anything() const;
-  bool takes_its_own_dtype_only() const;
   void raise_as_eager() const;
 
   Recorder& recorder_;

@@ -126,23 +126,26 @@ bool record_factory(Recorder& recorder, const OpInfo& op, DispatchKeySet keys, S
   return true;
 }
 
-// aten::lift_fresh of a real tensor: torch.tensor(...) in the region.
+// A real tensor is lifted: torch.tensor(...) in the region.
 bool record_constant(Recorder& recorder, const OpInfo& op, Stack* stack) {
-  static const OpName kLiftFresh("aten::lift_fresh");
-  if (op.name != kLiftFresh || !needs_twin(stack->back().toTensor())) return false;
+  if (op.facts.recording != Recording::lift || !needs_twin(stack->back().toTensor())) return false;
   stack->back() = recorder.constant(stack->back().toTensor());
   mark_results(*stack, stack->size() - 1);
   return true;
 }
 
-// native_batch_norm updates its statistics without saying so; this overload says it.
-bool reroute_batch_norm(const OpInfo& op, Stack* stack, size_t first) {
-  static const OpName kNative("aten::native_batch_norm");
-  if (op.name != kNative || !(*stack)[first + 5].toBool()) return false;
-  if (!(*stack)[first + 3].isTensor() || !(*stack)[first + 3].toTensor().defined()) return false;
-  static const auto legit =
-      c10::Dispatcher::singleton().findSchemaOrThrow("aten::_native_batch_norm_legit", "");
-  legit.callBoxed(stack);
+// The op that stands in the place of another one, by its facts.
+c10::OperatorHandle instead_of(const OpInfo& op) {
+  const std::string name(op.facts.instead);
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");
+}
+
+// native_batch_norm updates its statistics without saying so; another op says it.
+bool reroute_silent(const OpInfo& op, Stack* stack, size_t first) {
+  const c10::IValue& written = (*stack)[first + static_cast<size_t>(op.facts.writes[0])];
+  if (!(*stack)[first + static_cast<size_t>(op.facts.writes_if)].toBool()) return false;
+  if (!written.isTensor() || !written.toTensor().defined()) return false;
+  instead_of(op).callBoxed(stack);
   return true;
 }
 
@@ -158,7 +161,6 @@ void write_functional(const at::Tensor& target, const at::Tensor& value) {
 bool functionalize_fused(const OpInfo& op, Stack* stack, size_t first) {
   const c10::FunctionSchema& schema = op.handle.schema();
   const std::string& name = schema.name();
-  if (name.rfind("aten::_fused_", 0) != 0 || name.back() != '_') return false;
   const auto functional = c10::Dispatcher::singleton().findSchemaOrThrow(
       name.substr(0, name.size() - 1).c_str(), schema.overload_name().c_str());
   const std::vector<c10::IValue> arguments(stack->begin() + static_cast<ptrdiff_t>(first),
@@ -201,8 +203,6 @@ void record_on_copy(Recorder& recorder, const OpInfo& op, Stack* stack, size_t f
 // Complex numbers that are divided in place are rounded otherwise than those that are not: the
 // compiler's vectors are for memory that does not overlap. With gradients the functional op stands.
 bool record_division(Recorder& recorder, const OpInfo& op, Stack* stack, size_t first) {
-  static const OpName kDivide("aten::div_.Tensor");
-  if (op.name != kDivide) return false;
   const at::Tensor self = (*stack)[first].toTensor(), by = (*stack)[first + 1].toTensor();
   const auto is_differentiated = [](const at::Tensor& tensor) {
     return (at::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(0).defined();
@@ -221,7 +221,6 @@ bool record_division(Recorder& recorder, const OpInfo& op, Stack* stack, size_t 
 // turns it, fills a contiguous tensor: other elements, and another layout. So the op itself is
 // written down, on a copy.
 bool record_bernoulli(Recorder& recorder, const OpInfo& op, Stack* stack, size_t first) {
-  if (op.handle.schema().name() != "aten::bernoulli_") return false;
   const at::Tensor self = (*stack)[first].toTensor();
   if (!isFunctionalTensor(self)) return false;  // a wrapper of vmap, unwrapped first
   const TensorType type = type_of(self);
@@ -235,21 +234,17 @@ bool record_bernoulli(Recorder& recorder, const OpInfo& op, Stack* stack, size_t
 // normal_ deals its numbers out in one way to dense memory and in another where there are gaps;
 // functionalization would put a dense tensor in the place of the one with gaps.
 void refuse_gaps(Recorder& recorder, const OpInfo& op, const Stack& stack, size_t first) {
-  static const OpName kNormal("aten::normal_");
-  if (op.name == kNormal && !stack[first].toTensor().is_non_overlapping_and_dense())
+  if (op.facts.recording == Recording::dense_only &&
+      !stack[first].toTensor().is_non_overlapping_and_dense())
     recorder.refuse("normal_() on a part of a tensor that has gaps; fill a tensor and copy_() it");
 }
 
 // The one in-place op that functionalization has no kernel for.
 bool rewrite_polygamma(const OpInfo& op, Stack* stack, size_t first) {
-  static const OpName kInplace("aten::polygamma_");
-  if (op.name != kInplace) return false;
-  static const auto polygamma =
-      c10::Dispatcher::singleton().findSchemaOrThrow("aten::polygamma", "");
   const at::Tensor self = (*stack)[first].toTensor();
   (*stack)[first] = (*stack)[first + 1];
   (*stack)[first + 1] = self.clone();  // its derivative reads what was there before
-  polygamma.callBoxed(stack);
+  instead_of(op).callBoxed(stack);
   TORCH_CHECK(self.scalar_type() == stack->back().toTensor().scalar_type(), "result type ",
               stack->back().toTensor().scalar_type(), " can't be cast to the desired output type ",
               self.scalar_type());
@@ -259,9 +254,8 @@ bool rewrite_polygamma(const OpInfo& op, Stack* stack, size_t first) {
 
 // It reads its indices to check them. scatter() finds what is wrong as well, and then the op itself
 // says it.
-bool rewrite_one_hot(const OpInfo& op, Stack* stack, size_t first) {
-  static const OpName kOneHot("aten::one_hot");
-  if (op.name != kOneHot || !(*stack)[first + 1].isInt()) return false;
+bool rewrite_one_hot(Stack* stack, size_t first) {
+  if (!(*stack)[first + 1].isInt()) return false;
   const at::Tensor self = (*stack)[first].toTensor();
   const int64_t classes = (*stack)[first + 1].toInt();
   if (classes <= 0 || self.scalar_type() != c10::kLong) return false;
@@ -275,8 +269,7 @@ bool rewrite_one_hot(const OpInfo& op, Stack* stack, size_t first) {
 // A write through x.conj() leaves the conjugate bit on the value of x. The views of complex numbers
 // as real ones don't take such a value, so x is given one without the bit first.
 void resolve_written(const OpInfo& op, const Stack& stack, size_t first) {
-  static const OpName kAsReal("aten::view_as_real"), kAsDType("aten::view.dtype");
-  if (op.name != kAsReal && op.name != kAsDType) return;
+  if (op.facts.recording != Recording::reads_bits) return;
   const at::Tensor& self = stack[first].toTensor();
   if (!isFunctionalTensor(self) || self.is_conj()) return;
   using namespace at::functionalization::impl;
@@ -301,6 +294,21 @@ void refuse_foreign_mutation(Recorder& recorder, const OpInfo& op) {
                   " changes its arguments in place; give it a functional form to have it recorded");
 }
 
+// Ops that are written down in another way than they are called. False: this one is not, or not
+// with these arguments.
+bool record_otherwise(Recorder& recorder, const OpInfo& op, Stack* stack, size_t first) {
+  switch (op.facts.recording) {
+    case Recording::declared: return reroute_silent(op, stack, first);
+    case Recording::optimizer: return functionalize_fused(op, stack, first);
+    case Recording::on_copy: return record_bernoulli(recorder, op, stack, first);
+    case Recording::division: return record_division(recorder, op, stack, first);
+    case Recording::polygamma: return rewrite_polygamma(op, stack, first);
+    case Recording::one_hot: return rewrite_one_hot(stack, first);
+    default: break;
+  }
+  return write_product_by_columns(op, stack, first) || take_eager_path(recorder, op, stack, first);
+}
+
 void call_through(Recorder& recorder, const OpInfo& op, DispatchKeySet keys, Stack* stack,
                   size_t first) {
   const InplaceCheck check(recorder, op, *stack, first);
@@ -309,9 +317,8 @@ void call_through(Recorder& recorder, const OpInfo& op, DispatchKeySet keys, Sta
   if (!op.silent_writes.empty())
     arguments.assign(stack->begin() + static_cast<ptrdiff_t>(first), stack->end());
   // _to_copy leaves functionalization unless the key is switched on explicitly.
-  static const OpName kToCopy("aten::_to_copy");
   std::optional<c10::impl::IncludeDispatchKeyGuard> stay;
-  if (op.name == kToCopy) stay.emplace(DispatchKey::Functionalize);
+  if (op.facts.recording == Recording::copy) stay.emplace(DispatchKey::Functionalize);
   op.handle.redispatchBoxed(below_top(keys), stack);
   mark_results(*stack, first);
   for (const auto& [position, value] : recorder.take_silent_writes())
@@ -350,12 +357,7 @@ void top_kernel(const c10::OperatorHandle& handle, DispatchKeySet keys, Stack* s
     refuse_storage(*recorder, op, *stack, first);
     refuse_gaps(*recorder, op, *stack, first);
   }
-  if (reroute_batch_norm(op, stack, first) || functionalize_fused(op, stack, first) ||
-      record_bernoulli(*recorder, op, stack, first) ||
-      record_division(*recorder, op, stack, first) || rewrite_polygamma(op, stack, first) ||
-      rewrite_one_hot(op, stack, first) || write_product_by_columns(op, stack, first) ||
-      take_eager_path(*recorder, op, stack, first))
-    return;
+  if (record_otherwise(*recorder, op, stack, first)) return;
   if (arguments.replaced)
     handle.callBoxed(stack);
   else

@@ -12,54 +12,28 @@
 namespace smelt {
 namespace {
 
-struct SilentWriter {
-  const char* name;
-  std::vector<int> args;
-  int when;  // the bool argument that makes it write
-};
-
-// Ops that update running statistics without an annotation in their schema, and other ops that are
-// written down as changing copies of their arguments.
-const SilentWriter kSilentWriters[] = {
-    {"aten::cudnn_batch_norm", {3, 4}, 5},
-    {"aten::miopen_batch_norm", {3, 4}, 5},
-    {"aten::batch_norm_gather_stats", {3, 4}, -1},
-    {"aten::batch_norm_gather_stats_with_counts", {3, 4}, -1},
-    // These say so, but see record_bernoulli and record_division in kernels.cpp.
-    {"aten::bernoulli_", {0}, -1},
-    {"aten::div_", {0}, -1},
-};
-
-// Views that say nothing of it in their schema.
-bool is_silent_view(const std::string& name) { return name == "aten::_unsafe_view"; }
-
-Traits traits_of(const c10::OperatorHandle& handle, const std::string& name) {
+Traits traits_of(const c10::OperatorHandle& handle, const OpFacts& facts) {
   const c10::FunctionSchema& schema = handle.schema();
   Traits traits;
   traits.random = handle.hasTag(at::Tag::nondeterministic_seeded);
   traits.effect = schema.returns().empty();
-  traits.view = is_silent_view(name);
+  traits.view = facts.is_view;
   for (const c10::Argument& result : schema.returns())
     if (result.alias_info() && !result.alias_info()->isWrite()) traits.view = true;
   return traits;
 }
 
-// Indices give a shape of their own; a mask (a u8 one too) gives as many elements as it is true
-// for.
-bool depends_on_masks_only(const std::string& name) { return name == "aten::index.Tensor"; }
-
-// oneDNN's RNN keeps a workspace for the backward, and rounds in another way, where gradients are
-// on. A kernel of someone else may look as well.
-bool may_read_grad_mode(const OpInfo& op) {
-  return op.is_custom || op.name.str() == "aten::mkldnn_rnn_layer";
-}
-
-// PyTorch's ops that compute and do nothing else, and smelt's own, of which all is known.
-bool is_of_known_library(const std::string& name) {
-  static constexpr std::string_view kLibraries[] = {
-      "aten::", "prims::", "smelt::", "mkldnn::", "onednn::", "mkl::", "quantized::", "torch_nn::"};
-  return std::ranges::any_of(kLibraries,
-                             [&](std::string_view library) { return name.starts_with(library); });
+// What the recorder has an op do to copies: what the op does without a word, and what it is written
+// down for on a copy.
+void find_silent_writes(OpInfo& info) {
+  const OpFacts& facts = info.facts;
+  if (facts.recording == Recording::on_copy || facts.recording == Recording::division) {
+    info.silent_writes = {0};
+  } else if (!info.is_composite && facts.recording != Recording::declared) {
+    for (const int8_t argument : facts.writes)
+      if (argument >= 0) info.silent_writes.push_back(argument);
+    info.silent_when = facts.writes_if;
+  }
 }
 
 bool returns_literal(const c10::FunctionSchema& schema) {
@@ -76,32 +50,38 @@ OpInfo make_info(const c10::OperatorHandle& handle) {
   if (!schema.overload_name().empty()) full += "." + schema.overload_name();
   OpInfo info(handle);
   info.name = OpName(full);
-  info.traits = traits_of(handle, full);
+  info.facts = facts_of(info.name);
+  info.traits = traits_of(handle, info.facts);
   info.row = find_row(info.name);
   info.meta = find_meta_kernel(full);
-  info.is_custom = full.rfind("aten::", 0) != 0;
-  info.may_have_effects = !is_of_known_library(full);
+  info.is_custom = library_of(info.name) != Library::aten;
+  info.may_have_effects = library_of(info.name) == Library::foreign;
   info.is_mutable = schema.is_mutable();
   info.is_factory = handle.hasKernelForDispatchKey(c10::DispatchKey::BackendSelect);
   info.is_composite = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   info.data_dependent =
       handle.hasTag(at::Tag::dynamic_output_shape) || handle.hasTag(at::Tag::data_dependent_output);
-  info.masks_only = depends_on_masks_only(full);
-  info.reads_grad_mode = may_read_grad_mode(info);
+  // A kernel of someone else may look as well.
+  info.reads_grad_mode = info.is_custom || info.facts.reads_grad_mode;
   info.literal_results = returns_literal(schema);
   for (const c10::Argument& argument : schema.arguments()) {
-    if (argument.name() == "dropout_p") info.dropout_arg = static_cast<int>(info.arg_types.size());
+    const auto place = static_cast<int>(info.arg_types.size());
+    if (argument.name() == "dropout_p") info.dropout_arg = place;
+    if (argument.name() == "train" || argument.name() == "training") info.training_arg = place;
     info.arg_types.push_back(argument.real_type());
   }
-  for (const SilentWriter& writer : kSilentWriters) {
-    if (schema.name() != writer.name) continue;
-    info.silent_writes = writer.args;
-    info.silent_when = writer.when;
-  }
+  find_silent_writes(info);
+  info.log = make_log_facts(info);
   return info;
 }
 
 }  // namespace
+
+bool draws(const OpInfo& op, const std::vector<c10::IValue>& arguments) {
+  return draws(
+      op, [&](int i) { return arguments[i].isDouble() && arguments[i].toDouble() == 0.0; },
+      [&](int i) { return arguments[i].isBool() && !arguments[i].toBool(); });
+}
 
 const OpInfo& op_info(const c10::OperatorHandle& handle) {
   static std::shared_mutex mutex;

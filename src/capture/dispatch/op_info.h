@@ -6,7 +6,9 @@
 
 #include <vector>
 
+#include "capture/dispatch/log_facts.h"
 #include "graph/graph.h"
+#include "ops/facts.h"
 #include "ops/rows.h"
 
 namespace smelt {
@@ -17,6 +19,8 @@ struct OpInfo {
   c10::OperatorHandle handle;
   OpName name;
   Traits traits;
+  OpFacts facts;
+  LogFacts log;
   const OpRow* row = nullptr;                 // smelt's own shape rule
   const c10::KernelFunction* meta = nullptr;  // PyTorch's C++ meta kernel
   std::vector<c10::TypePtr> arg_types;        // real_type() of each schema argument
@@ -28,15 +32,26 @@ struct OpInfo {
   bool may_have_effects = false;
   bool is_mutable = false;       // the schema says it changes an argument
   bool data_dependent = false;   // the result's shape or a host value depends on tensor contents
-  bool masks_only = false;       // data_dependent: only if an argument is a mask
   bool reads_grad_mode = false;  // the kernel does something else where gradients are off
   bool literal_results = false;  // returns something that is not a tensor
   int dropout_arg = -1;          // random only if this probability is not 0
-  // Arguments that the op changes although its schema does not say so, and the argument that must
-  // be true for it (-1: always).
+  int training_arg = -1;         // and only if this is not false
+  // Arguments of which the recorder has the op change copies, and the argument that must be true
+  // for it (-1: always).
   std::vector<int> silent_writes;
   int silent_when = -1;
 };
+
+// Does a call draw random numbers? A dropout that is switched off does not. is_zero(i): is argument
+// i the number 0.0? is_false(i): is it false?
+template <class IsZero, class IsFalse>
+bool draws(const OpInfo& op, const IsZero& is_zero, const IsFalse& is_false) {
+  if (!op.traits.random) return false;
+  if (op.dropout_arg >= 0 && is_zero(op.dropout_arg)) return false;
+  return op.training_arg < 0 || !is_false(op.training_arg);
+}
+// The same of the arguments of a call.
+bool draws(const OpInfo& op, const std::vector<c10::IValue>& arguments);
 
 // Thread-safe; the reference stays valid.
 const OpInfo& op_info(const c10::OperatorHandle& handle);

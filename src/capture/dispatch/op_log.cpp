@@ -245,8 +245,7 @@ bool OpLog::is_fixed(LogValue value) const {
   if (is_drawn(value)) return !is_gamble(value);
   const auto gives_the_same = [](const LogItem& item) {
     return !item.random && item.scalars.empty() && item.written.empty() && !item.op->is_custom &&
-           item.op != &opaque_op() && !is_grad_op(*item.op) &&
-           item.op->name.str().find("empty") == std::string::npos;
+           item.op != &opaque_op() && !is_grad_op(*item.op) && !item.op->facts.is_uninitialized;
   };
   return is_made_of(value, [&](const LoggedTensor& tensor) {
     if (tensor.kind == LoggedTensor::Kind::input || tensor.inner || !tensor.device.is_cpu() ||
@@ -265,11 +264,8 @@ namespace {
 // is.
 template <class Visit>
 void each_source(const LogItem& item, const Visit& visit) {
-  const std::string& name = item.op->handle.schema().name();
-  const bool selects =
-      name == "aten::index" || name == "aten::index_select" || name == "aten::gather";
   for (const LogSlot& slot : item.slots) {
-    if (selects && slot.argument != 0) continue;
+    if (item.op->facts.takes_elements && slot.argument != 0) continue;
     for (LogValue value : slot.values)
       if (value >= 0) visit(value);
   }
@@ -295,17 +291,21 @@ namespace {
 // A comparison of numbers from [0, 1) with one that is not among them. `is_exact`: none of them is
 // rounded to 1.
 bool is_certain(const LogItem& item, const LogItem& drawn, bool is_exact) {
-  const std::string& compares = item.op->handle.schema().name();
-  const std::string& draws = drawn.op->handle.schema().name();
   if (!item.scalars.empty() || !drawn.scalars.empty() || item.arguments.size() != 2 ||
-      !item.arguments[1].isScalar() || (draws != "aten::rand" && draws != "aten::rand_like"))
+      !item.arguments[1].isScalar() || !drawn.op->facts.draws_unit_interval)
     return false;
   const c10::Scalar bound = item.arguments[1].toScalar();
   if (bound.isComplex()) return false;
   const double number = bound.toDouble();
   const bool is_above = is_exact ? number >= 1 : number > 1;
-  if (compares == "aten::lt" || compares == "aten::ge") return number <= 0 || is_above;
-  return (compares == "aten::gt" || compares == "aten::le") && (number < 0 || is_above);
+  switch (item.op->facts.compares) {
+    case Comparison::none:
+    case Comparison::equal:
+    case Comparison::unequal: return false;
+    case Comparison::below: return number <= 0 || is_above;
+    case Comparison::above: return number < 0 || is_above;
+  }
+  return false;
 }
 
 }  // namespace
@@ -332,8 +332,7 @@ bool OpLog::is_gamble(LogValue value) const {
 
 namespace {
 
-// Its sizes of batches are made of lengths alone, not of the sequences.
-bool packs(const LogItem& item) { return item.op->name.str() == "aten::_pack_padded_sequence"; }
+bool packs(const LogItem& item) { return item.op->facts.packs_sequences; }
 
 }  // namespace
 
@@ -358,7 +357,6 @@ bool OpLog::is_steady(LogValue value) const {
 bool OpLog::is_check(LogValue value, bool truth) const {
   const LoggedTensor& known = values_[value];
   if (known.kind != LoggedTensor::Kind::result || known.item >= items_.size()) return false;
-  const std::string& name = items_[known.item].op->handle.schema().name();
   // Computed from what ops gave between two numbers that were read before, it is a loop's that has
   // gone on until now, no one knows for how long.
   const auto reads = [](const LogItem& item) { return item.number >= 0; };
@@ -368,11 +366,11 @@ bool OpLog::is_check(LogValue value, bool truth) const {
     return std::ranges::none_of(items_.begin(), item, reads) ||
            std::ranges::none_of(item, items_.end(), reads);
   };
-  if (name == "aten::any" || name == "aten::_is_any_true")
-    return !truth || is_made_of(value, is_new);
-  if (truth && (name == "aten::all" || name == "aten::_is_all_true")) return true;
+  const OpFacts& facts = items_[known.item].op->facts;
+  if (facts.asks == Quantifier::any) return !truth || is_made_of(value, is_new);
+  if (truth && facts.asks == Quantifier::all) return true;
   // Numbers are equal by design, not by chance (mask.sum() == mask.numel()), unless they are drawn.
-  return name == (truth ? "aten::eq" : "aten::ne") &&
+  return facts.compares == (truth ? Comparison::equal : Comparison::unequal) &&
          is_made_of(value, [this](const LoggedTensor& tensor) {
            return tensor.kind != LoggedTensor::Kind::result || tensor.item >= items_.size() ||
                   !items_[tensor.item].random;
@@ -426,8 +424,7 @@ int32_t OpLog::ambient() {
 
 // -- ops
 
-bool OpLog::follow(const OpInfo& op, const LogFacts& facts, const std::vector<c10::IValue>& stack,
-                   size_t first) {
+bool OpLog::follow(const OpInfo& op, const std::vector<c10::IValue>& stack, size_t first) {
   const std::string& name = op.name.str();
   const auto refuse = [&](Kind kind, std::string detail) {
     give_up(kind, std::move(detail));
@@ -450,29 +447,28 @@ bool OpLog::follow(const OpInfo& op, const LogFacts& facts, const std::vector<c1
   if (python) return refuse(Kind::subclass, name);
   // Behind an op with effects a run can't be given up any more, so that no number may decide about
   // it.
-  const bool is_number = facts.gives_number && keeps_numbers_ && !has_effects();
-  if (!is_number && !facts.dynamic_shapes && facts.depends_on_contents(stack, first))
+  const bool is_number = op.facts.gives_number && keeps_numbers_ && !has_effects();
+  if (!is_number && !op.log.dynamic_shapes && depends_on_contents(op, stack, first))
     return refuse(Kind::data_dependent, name);
   if (has_unknown_shapes(op) && gives_lists(op)) return refuse(Kind::data_dependent, name);
-  if (facts.sets_storage) return refuse(Kind::memory, name);
-  if (differentiated && at::GradMode::is_enabled() && !facts.ignores_autograd &&
+  if (op.facts.sets_storage) return refuse(Kind::memory, name);
+  if (differentiated && at::GradMode::is_enabled() && !op.log.ignores_autograd &&
       c10::impl::tls_local_dispatch_key_set().excluded_.has(DispatchKey::AutogradFunctionality))
     return refuse(Kind::autograd, name + " below autograd");
   return true;
 }
 
 // The value of a tensor argument. Nothing: trouble.
-std::optional<LogValue> OpLog::take_tensor(const OpInfo& op, const LogFacts& facts,
-                                           const at::Tensor& tensor) {
+std::optional<LogValue> OpLog::take_tensor(const OpInfo& op, const at::Tensor& tensor) {
   if (!tensor.defined()) return -1;
   if (const LogValue known = find(tensor); known >= 0) {
-    if (!values_[known].dynamic || (facts.takes_any_shape && keeps_numbers_))
+    if (!values_[known].dynamic || (op.log.takes_any_shape && keeps_numbers_))
       return check_state(known, tensor) ? std::optional(known) : std::nullopt;
     give_up(Kind::data_dependent, "the shape of an argument of " + op.name.str());
     return std::nullopt;
   }
   const bool number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-  if (!number && !facts.lifts) {
+  if (!number && !op.facts.lifts) {
     give_up(Kind::foreign_tensor, op.name.str());
     return std::nullopt;
   }
@@ -483,12 +479,11 @@ std::optional<LogValue> OpLog::take_tensor(const OpInfo& op, const LogFacts& fac
   return id;
 }
 
-bool OpLog::take_argument(LogItem& item, const LogFacts& facts, size_t index,
-                          const c10::IValue& value) {
+bool OpLog::take_argument(LogItem& item, size_t index, const c10::IValue& value) {
   LogSlot slot;
   slot.argument = static_cast<uint32_t>(index);
   const auto take = [&](const at::Tensor& tensor) {
-    const std::optional<LogValue> id = take_tensor(*item.op, facts, tensor);
+    const std::optional<LogValue> id = take_tensor(*item.op, tensor);
     if (id) slot.values.push_back(*id);
     return id.has_value();
   };
@@ -521,12 +516,13 @@ bool OpLog::take_argument(LogItem& item, const LogFacts& facts, size_t index,
   return true;
 }
 
-void OpLog::note_writes(LogItem& item, const LogFacts& facts) {
+void OpLog::note_writes(LogItem& item) {
   const auto& schema = item.op->handle.schema().arguments();
-  const std::vector<int>& silent = facts.silent_writes;
+  const std::vector<int>& silent = item.op->log.silent_writes;
+  const int when = item.op->log.silent_when;
   const bool is_silent =
-      !silent.empty() && (facts.silent_when < 0 || (item.arguments[facts.silent_when].isBool() &&
-                                                    item.arguments[facts.silent_when].toBool()));
+      !silent.empty() &&
+      (when < 0 || (item.arguments[when].isBool() && item.arguments[when].toBool()));
   for (const LogSlot& slot : item.slots) {
     const c10::AliasInfo* alias = schema[slot.argument].alias_info();
     const bool listed = is_silent && std::find(silent.begin(), silent.end(),
@@ -597,22 +593,6 @@ bool OpLog::keep_results(LogItem& item, const std::vector<c10::IValue>& stack, s
 
 namespace {
 
-// Does it draw random numbers? A dropout that is switched off does not.
-bool draws(const OpInfo& op, const std::vector<c10::IValue>& arguments) {
-  if (!op.traits.random) return false;
-  if (const int dropout = op.dropout_arg;
-      dropout >= 0 && arguments[dropout].isDouble() && arguments[dropout].toDouble() == 0.0)
-    return false;
-  for (const char* name : {"train", "training"})
-    if (const std::optional<int> at = op.handle.schema().argumentIndexWithName(name))
-      return !arguments[*at].isBool() || arguments[*at].toBool();
-  return true;
-}
-
-}  // namespace
-
-namespace {
-
 // A factory that was given no dtype took the default one. The log may be run under another, so it
 // is written down.
 void name_dtype(LogItem& item, const std::vector<LoggedTensor>& values) {
@@ -620,19 +600,6 @@ void name_dtype(LogItem& item, const std::vector<LoggedTensor>& values) {
   const auto dtype = item.op->handle.schema().argumentIndexWithName("dtype");
   if (dtype && item.arguments[*dtype].isNone())
     item.arguments[*dtype] = values[item.results[0]].dtype;
-}
-
-}  // namespace
-
-namespace {
-
-// The result has the shape of the first argument, whatever those of the others are.
-bool writes_into_first(const OpInfo& op) {
-  static constexpr const char* kNames[] = {
-      "aten::index_add",   "aten::index_copy",     "aten::index_put",
-      "aten::index_fill",  "aten::index_reduce",   "aten::scatter",
-      "aten::scatter_add", "aten::scatter_reduce", "aten::masked_scatter"};
-  return std::ranges::find(kNames, op.handle.schema().name()) != std::end(kNames);
 }
 
 }  // namespace
@@ -705,26 +672,25 @@ void OpLog::keep_account(const Part& part) {
 // What an op is about to be called with. False: it can't be written down.
 bool OpLog::take_call(LogItem& item, std::vector<c10::IValue>& stack, size_t first, bool* dynamic) {
   const OpInfo& op = *item.op;
-  const LogFacts& facts = log_facts(op);
-  if (stand_ins_) item.scalars = take_stand_ins(*stand_ins_, op, facts, stack, first);
-  bool kept = follow(op, facts, stack, first);
+  if (stand_ins_) item.scalars = take_stand_ins(*stand_ins_, op, stack, first);
+  bool kept = follow(op, stack, first);
   *dynamic =
-      (facts.dynamic_shapes && facts.depends_on_contents(stack, first)) || has_unknown_shapes(op);
+      (op.log.dynamic_shapes && depends_on_contents(op, stack, first)) || has_unknown_shapes(op);
   item.arguments.reserve(op.arg_types.size());
   for (size_t i = first; kept && i < stack.size(); ++i)
-    kept = take_argument(item, facts, i - first, stack[i]);
+    kept = take_argument(item, i - first, stack[i]);
   if (!kept) return false;
-  note_writes(item, facts);
+  note_writes(item);
   item.ambient = ambient();
   item.random = draws(op, item.arguments);
   item.has_effects = op.may_have_effects;
   const LoggedTensor* written = item.written.empty() ? nullptr : &values_[item.written[0]];
-  if (facts.resizes && written && is_input_memory(written->memory)) {
+  if (op.facts.resizes && written && is_input_memory(written->memory)) {
     give_up(Kind::memory, op.name.str());
     return false;
   }
   // torch.tensor() makes sure that it gives a leaf.
-  return !(facts.is_detach && written && written->kind == LoggedTensor::Kind::constant &&
+  return !(op.facts.detaches && written && written->kind == LoggedTensor::Kind::constant &&
            !written->requires_grad);
 }
 
@@ -732,18 +698,17 @@ bool OpLog::take_call(LogItem& item, std::vector<c10::IValue>& stack, size_t fir
 void OpLog::take_results(LogItem item, const std::vector<c10::IValue>& stack, size_t first,
                          bool dynamic) {
   const OpInfo& op = *item.op;
-  const LogFacts& facts = log_facts(op);
   if (!keep_results(item, stack, first)) return;
   if (c10::get_default_dtype() != caffe2::TypeMeta::Make<float>()) name_dtype(item, values_);
-  if (facts.gives_number) {
+  if (op.facts.gives_number) {
     if (stack.back().isComplexDouble()) return give_up(Kind::data_dependent, op.name.str());
     item.number = numbers_++;
     item.given = stack.back().toScalar();
   }
   item.sized = dynamic && guess_sizes(item);
   const bool has_known_shape =
-      facts.gives_one(item.arguments) ||
-      (writes_into_first(op) && !values_[item.slots.at(0).values.at(0)].dynamic);
+      gives_one(op, item.arguments) ||
+      (op.facts.keeps_first_shape && !values_[item.slots.at(0).values.at(0)].dynamic);
   if ((dynamic && !item.sized) || (takes_dynamic(item) && !has_known_shape))
     for (LogValue result : item.results)  // but those that it was given to write to
       if (result >= 0 && values_[result].kind == LoggedTensor::Kind::result &&

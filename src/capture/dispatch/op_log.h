@@ -188,14 +188,12 @@ class OpLog {
   bool is_made_of(LogValue value, const Accept& accept) const;
   template <class Accept, class EachPart>
   bool is_made_of(LogValue value, const Accept& accept, const EachPart& each_part) const;
-  bool follow(const OpInfo& op, const LogFacts& facts, const std::vector<c10::IValue>& stack,
-              size_t first);
-  bool take_argument(LogItem& item, const LogFacts& facts, size_t index, const c10::IValue& value);
-  std::optional<LogValue> take_tensor(const OpInfo& op, const LogFacts& facts,
-                                      const at::Tensor& tensor);
+  bool follow(const OpInfo& op, const std::vector<c10::IValue>& stack, size_t first);
+  bool take_argument(LogItem& item, size_t index, const c10::IValue& value);
+  std::optional<LogValue> take_tensor(const OpInfo& op, const at::Tensor& tensor);
   bool guess_sizes(const LogItem& item);
   bool keep_results(LogItem& item, const std::vector<c10::IValue>& stack, size_t first);
-  void note_writes(LogItem& item, const LogFacts& facts);
+  void note_writes(LogItem& item);
   void read_written(LogItem& item);
   bool is_repeatable(const LogHook& hook, LogValue first);
   std::shared_ptr<LogFunction> fold(size_t position, const std::vector<at::Tensor>& results,

@@ -47,7 +47,7 @@ std::optional<LogItem> OpLog::begin_call(c10::intrusive_ptr<OpaqueCall> call,
                                          const std::vector<at::Tensor>& tensors) {
   LogItem item;
   item.op = &opaque_op();
-  if (!take_argument(item, log_facts(*item.op), 0, tensors)) return std::nullopt;
+  if (!take_argument(item, 0, tensors)) return std::nullopt;
   item.arguments.push_back(c10::IValue::make_capsule(std::move(call)));
   item.ambient = ambient();
   return item;

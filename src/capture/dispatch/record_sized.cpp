@@ -76,19 +76,21 @@ at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask, int64_t
 
 void record_sized(const c10::OperatorHandle& op, const std::vector<std::vector<int64_t>>& sizes,
                   std::vector<c10::IValue>& stack) {
-  const std::string& name = op.schema().name();
   const int64_t count = sizes.at(0).at(0);
-  if (name == "aten::nonzero") {
-    stack = {by_columns(places(stack[0].toTensor(), count))};
-  } else if (name == "aten::nonzero_numpy" || name == "aten::where") {
-    stack = {by_columns(places(stack[0].toTensor(), count)).unbind(1)};
-  } else if (name == "aten::masked_select") {
-    stack = {masked_select(stack[0].toTensor(), stack[1].toTensor(), count)};
-  } else if (name == "aten::index") {
-    stack = {
-        index(stack[0].toTensor(), stack[1].to<c10::List<std::optional<at::Tensor>>>(), sizes[0])};
-  } else {
-    throw Error(name + ", whose result has a size that contents decide");
+  switch (op_info(op).facts.selects) {
+    case Selection::none:
+      throw Error(op.schema().name() + ", whose result has a size that contents decide");
+    case Selection::places: stack = {by_columns(places(stack[0].toTensor(), count))}; break;
+    case Selection::place_columns:
+      stack = {by_columns(places(stack[0].toTensor(), count)).unbind(1)};
+      break;
+    case Selection::masked:
+      stack = {masked_select(stack[0].toTensor(), stack[1].toTensor(), count)};
+      break;
+    case Selection::indexed:
+      stack = {index(stack[0].toTensor(), stack[1].to<c10::List<std::optional<at::Tensor>>>(),
+                     sizes[0])};
+      break;
   }
 }
 

@@ -17,6 +17,7 @@
 #include "capture/dispatch/keys.h"
 #include "graph/effects.h"
 #include "ops/layout.h"
+#include "ops/names.h"
 
 namespace smelt {
 namespace {
@@ -122,13 +123,12 @@ at::Tensor Recorder::wrapper_of(const at::Tensor& recording) {
 at::Tensor Recorder::constant(const at::Tensor& real) {
   std::lock_guard lock(mutex_);
   check_not_refused();
-  static const OpName kCopy("aten::lift_fresh_copy");
   TensorType type = type_of(real);
   const ValueId source = add_constant(real);
   type.offset = 0;
   type.strides = contiguous_strides(type.sizes);  // torch.tensor() is contiguous
   const std::optional<TensorType> types[] = {type};
-  const NodeId node = add_node(kCopy, {Arg(Ref{source})}, types, {});
+  const NodeId node = add_node(names::kLiftFreshCopy, {Arg(Ref{source})}, types, {});
   at::Tensor twin = at::functionalization::impl::to_functional_tensor(make_tensor(result_of(node)));
   if (real.requires_grad()) twin.set_requires_grad(true);
   return twin;
@@ -185,11 +185,6 @@ Call Recorder::make_call(const OpInfo& op, const std::vector<c10::IValue>& stack
 
 namespace {
 
-// Of all ops with Scalars only these make tensors as large as they say.
-bool is_range(OpName op) {
-  return op.str().starts_with("aten::arange") || op.str().starts_with("aten::range");
-}
-
 // The generator an op draws from: the one it was given, else its device's own.
 at::Generator generator_of(const Call& call, const std::vector<Result>& results) {
   for (const Arg& arg : call.args)
@@ -202,9 +197,10 @@ at::Generator generator_of(const Call& call, const std::vector<Result>& results)
 }
 
 bool draws(const Call& call) {
-  if (!call.op.traits.random) return false;
-  const int dropout = call.op.dropout_arg;
-  return dropout < 0 || !call.args[dropout].is<double>() || call.args[dropout].get<double>() != 0.0;
+  const std::vector<Arg>& args = call.args;
+  return draws(
+      call.op, [&](int i) { return args[i].is<double>() && args[i].get<double>() == 0.0; },
+      [&](int i) { return args[i].is<bool>() && !args[i].get<bool>(); });
 }
 
 bool has_mask(const Call& call) {
@@ -241,10 +237,10 @@ void Recorder::copy_silently_written(const OpInfo& op, Call& call, std::vector<V
 }
 
 void Recorder::copy_argument(Call& call, std::vector<ValueId>& values, int position) {
-  static const OpName kClone("aten::clone");
   const int32_t place = call.args[position].get<Ref>().id;
   const std::optional<TensorType> types[] = {preserved(*symbols_, call.types[place])};
-  values[place] = result_of(add_node(kClone, {Arg(Ref{values[place]}), Arg(None{})}, types, {}));
+  values[place] =
+      result_of(add_node(names::kClone, {Arg(Ref{values[place]}), Arg(None{})}, types, {}));
   call.types[place] = *types[0];
 }
 
@@ -287,11 +283,11 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
     refuse(op.name.str() + " changes an argument in place and has no functional form in PyTorch");
   std::vector<ValueId> values;
   Call call = make_call(op, *stack, values);
-  if (op.data_dependent && (!op.masks_only || has_mask(call)))
+  if (op.data_dependent && (!op.facts.by_masks_only || has_mask(call)))
     refuse(op.name.str() +
            " gives a result that depends on tensor contents (a Python number, a bool, or a "
            "shape), which are not known while a program is written down");
-  if (!call.numbers.empty() && is_range(op.name))
+  if (!call.numbers.empty() && op.facts.sized_by_numbers)
     refuse(op.name.str() + " gives a result whose size depends on a number that is not known yet");
   const bool silent =
       !op.silent_writes.empty() && (op.silent_when < 0 || call.args[op.silent_when].get<bool>());
@@ -329,8 +325,7 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
   to_value_ids(args, values);
   expect_fitting(call, values, types);
   const NodeId node = add_node(name, std::move(args), types, traits);
-  static const OpName kToCopy("aten::_to_copy");
-  if (name == kToCopy) {
+  if (op.facts.recording == Recording::copy) {
     ++casts_;
     last_cast_.emplace(call.types.at(0).dtype, types.at(0)->dtype);
   }

@@ -159,8 +159,6 @@ std::vector<Result> run_factory(const Call& call, std::span<const int64_t> symbo
   return read_results(stack, result_device(call));
 }
 
-bool is_lstm_layer(const Call& call) { return call.op.name.str() == "aten::mkldnn_rnn_layer"; }
-
 // A row declines wrong arguments too, and PyTorch says best what is wrong with them. It is asked on
 // the CPU, and only of ops of its own that compute and do nothing else; what it computes is thrown
 // away, but for an LSTM layer of oneDNN's: how much that keeps for the gradient depends on sizes
@@ -173,7 +171,7 @@ std::optional<std::vector<Result>> raise_as_eager(const Call& call,
     return type.numel().evaluate(symbols) > kMost;
   };
   if (call.op.is_custom || call.op.traits.random) return std::nullopt;
-  if (!is_lstm_layer(call) &&
+  if (!call.op.facts.sized_by_library &&
       ((recorder && recorder->is_replay()) || std::ranges::any_of(call.types, is_large)))
     return std::nullopt;
   Stack stack = make_stack(call, symbols, c10::kCPU);
@@ -188,17 +186,15 @@ std::optional<std::vector<Result>> raise_as_eager(const Call& call,
   };
   for (c10::IValue& value : stack) map_tensors(value, on_cpu);
   call.op.handle.callBoxed(&stack);
-  if (!is_lstm_layer(call)) return std::nullopt;
+  if (!call.op.facts.sized_by_library) return std::nullopt;
   return read_results(stack, result_device(call));
 }
 
 [[noreturn]] void refuse(const Call& call, const std::string& reason) {
   if (!reason.empty()) throw RecordError(reason);
-  for (const char* layout : {"sparse", "quantize"})
-    if (call.op.name.str().find(layout) != std::string::npos)
-      throw RecordError(std::string("a tensor of layout ") +
-                        (layout[0] == 's' ? "Sparse" : "QInt8") +
-                        " can't take part in a recording yet");
+  if (const std::string_view layout = special_layout(call.op.name); !layout.empty())
+    throw RecordError("a tensor of layout " + std::string(layout) +
+                      " can't take part in a recording yet");
   throw RecordError(call.op.is_custom
                         ? "nothing says what its results are without running it; register a fake "
                           "kernel for it (torch.library.register_fake)"
@@ -317,7 +313,7 @@ std::vector<Result> infer_results(const Call& call, const SymbolsPtr& symbols,
   const bool by_factory = !call.op.meta && is_plain_factory(call);
   if (!call.op.meta && !by_factory && !has_own_meta(call) && !gives_literals_alone(call)) {
     c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
-    if (!reason.empty() || is_lstm_layer(call))
+    if (!reason.empty() || call.op.facts.sized_by_library)
       if (auto results = raise_as_eager(call, symbols->hints())) {
         if (is_symbolic(call)) specialise_call(call, *symbols);
         return std::move(*results);

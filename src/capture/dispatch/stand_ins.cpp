@@ -47,13 +47,13 @@ at::Tensor number_as_tensor(const c10::Scalar& number) {
   return tensor;
 }
 
-std::vector<LogScalar> take_stand_ins(StandIns& stand_ins, const OpInfo& op, const LogFacts& facts,
+std::vector<LogScalar> take_stand_ins(StandIns& stand_ins, const OpInfo& op,
                                       std::vector<c10::IValue>& stack, size_t first) {
   stand_ins.reach();
   std::vector<LogScalar> taken;
   const auto& schema = op.handle.schema().arguments();
   const auto take = [&](const LogScalar& scalar, bool can_take) {
-    if (can_take && facts.takes_scalars)
+    if (can_take && op.log.takes_scalars)
       taken.push_back(scalar);
     else
       stand_ins.look_at(scalar.id);

@@ -14,7 +14,6 @@
 #include <optional>
 #include <vector>
 
-#include "capture/dispatch/log_facts.h"
 #include "capture/dispatch/op_info.h"
 
 namespace smelt {
@@ -48,7 +47,7 @@ class StandIns {
 
 // Puts the numbers in the place of their stand-ins. Returns where they were; those that the op may
 // not take at run time, as they decide about shapes or the like, are looked at.
-std::vector<LogScalar> take_stand_ins(StandIns& stand_ins, const OpInfo& op, const LogFacts& facts,
+std::vector<LogScalar> take_stand_ins(StandIns& stand_ins, const OpInfo& op,
                                       std::vector<c10::IValue>& stack, size_t first);
 
 // Of an argument of an op: is it a Scalar, or a list of them?

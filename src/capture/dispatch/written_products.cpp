@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "capture/dispatch/recording_tensor.h"
+#include "ops/written_product.h"
 
 namespace smelt {
 namespace {
@@ -17,29 +18,6 @@ namespace {
 using torch::jit::Stack;
 
 constexpr auto kContiguous = at::MemoryFormat::Contiguous;
-
-// Where the tensors of such an op stand among its arguments.
-struct WrittenProduct {
-  OpName op;
-  size_t left, target;
-  int added;  // what the product is added to; -1: nothing, or the target
-  int dims;
-  const char* single = nullptr;  // of a batch: the op for one of its matrices
-};
-
-const WrittenProduct* find(OpName op) {
-  static const WrittenProduct rows[] = {
-      {OpName("aten::addmm_"), 1, 0, -1, 2},
-      {OpName("aten::addmm.out"), 1, 5, 0, 2},
-      {OpName("aten::mm.out"), 0, 2, -1, 2},
-      {OpName("aten::baddbmm_"), 1, 0, -1, 3, "aten::addmm_"},
-
-      {OpName("aten::baddbmm.out"), 1, 5, 0, 3, "aten::addmm.out"},
-      {OpName("aten::bmm.out"), 0, 2, -1, 3, "aten::mm.out"}};
-  for (const WrittenProduct& row : rows)
-    if (row.op == op) return &row;
-  return nullptr;
-}
 
 bool are_consecutive(const c10::SymInt& step, const c10::SymInt& next, const c10::SymInt& length) {
   return step == 1 && next >= length.max(1);
@@ -62,10 +40,11 @@ bool is_written_one_by_one(const at::Tensor& target, const at::Tensor& left) {
          *matrices <= kMostMatrices;
 }
 
-c10::OperatorHandle find_op(std::string_view name) {
+c10::OperatorHandle find_op(OpName op) {
+  const std::string& name = op.str();
   const auto dot = name.find('.');
   const std::string overload(dot == name.npos ? "" : name.substr(dot + 1));
-  return c10::Dispatcher::singleton().findSchemaOrThrow(std::string(name.substr(0, dot)).c_str(),
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.substr(0, dot).c_str(),
                                                         overload.c_str());
 }
 
@@ -88,7 +67,7 @@ void call(const c10::OperatorHandle& op, const WrittenProduct& at, Stack argumen
 }  // namespace
 
 bool write_product_by_columns(const OpInfo& op, Stack* stack, size_t first) {
-  const WrittenProduct* at = find(op.name);
+  const WrittenProduct* at = find_written_product(op.name);
   if (!at) return false;
   const Stack arguments(stack->begin() + static_cast<ptrdiff_t>(first), stack->end());
   const at::Tensor target = arguments[at->target].toTensor();

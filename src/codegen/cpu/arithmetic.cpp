@@ -126,10 +126,6 @@ Value* emit_arithmetic(llvm::IRBuilder<>& ir, Op op, DType dtype, Value* a, Valu
   return is_floating(dtype) ? emit_floating(ir, op, a, b) : emit_integer(ir, op, dtype, a, b);
 }
 
-bool can_fail(Op op, DType dtype) {
-  return op == Op::check || ((op == Op::div || op == Op::mod) && !is_floating(dtype));
-}
-
 Divided emit_integer_division(llvm::IRBuilder<>& ir, bool remainder, DType dtype, Value* a,
                               Value* b) {
   llvm::Type* type = a->getType();

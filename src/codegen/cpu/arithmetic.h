@@ -17,7 +17,6 @@ struct Divided {
 };
 Divided emit_integer_division(llvm::IRBuilder<>& ir, bool remainder, DType dtype, llvm::Value* a,
                               llvm::Value* b);
-bool can_fail(loops::Op op, DType dtype);
 
 // NaN if one is NaN. Cheaper in b: a loop that carries b waits for two instructions only.
 llvm::Value* emit_min(llvm::IRBuilder<>& ir, DType dtype, llvm::Value* a, llvm::Value* b);

@@ -6,6 +6,7 @@
 #include "codegen/cpu/arithmetic.h"
 #include "codegen/cpu/emitter.h"
 #include "codegen/cpu/types.h"
+#include "loops/may_fail.h"
 
 namespace smelt::cpu {
 
@@ -210,7 +211,7 @@ void Emitter::emit_body(const loops::Stage& stage) {
       case Op::reduce: accumulate(v); break;
       case Op::scan: emit_scan(v); break;
       default:
-        if (can_fail(inst.op, inst.dtype)) parts_of(v);
+        if (loops::may_fail(inst.op, inst.dtype)) parts_of(v);
         break;
     }
   }

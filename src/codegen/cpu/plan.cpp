@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "codegen/cpu/arithmetic.h"
 #include "codegen/cpu/plan_large.h"
 #include "codegen/cpu/short_rows.h"
+#include "loops/may_fail.h"
 
 namespace smelt::cpu {
 
@@ -74,7 +74,7 @@ std::vector<uint64_t> dependences(const Kernel& kernel, int vector_dim) {
         continue;
       }
       if (inst.op == Op::scan) bits = bit_of(kPoint) | bit_of(kBody) | (bit_of(kernel.dims()) - 1);
-      const bool may_not_run_early = inst.op == Op::load || can_fail(inst.op, inst.dtype);
+      const bool may_not_run_early = inst.op == Op::load || loops::may_fail(inst.op, inst.dtype);
       if (stage.inner && guard && may_not_run_early) bits |= bit_of(kGuard);
       if (inst.op == Op::load && kernel.buffers[inst.slot].kind != Buffer::Kind::input) {
         bits |= bit_of(kPoint) | (stage.inner ? bit_of(kBody) : 0);

@@ -9,6 +9,7 @@
 #include "codegen/cpu/casts.h"
 #include "codegen/cpu/emitter.h"
 #include "codegen/cpu/types.h"
+#include "loops/may_fail.h"
 
 namespace smelt::cpu {
 
@@ -73,7 +74,7 @@ Parts Emitter::emit(Val value) {
     case Op::check: return emit_check(value);
     default: break;
   }
-  if (can_fail(inst.op, inst.dtype)) return emit_division(value);
+  if (loops::may_fail(inst.op, inst.dtype)) return emit_division(value);
   const bool varying = is_varying(value);
   Parts parts;
   for (int pack = 0; pack < (varying ? packs_ : 1); ++pack) {

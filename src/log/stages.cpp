@@ -1,10 +1,9 @@
-#include "bridge/stages.h"
+#include "log/stages.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
-#include "capture/dispatch/grad_ops.h"
+#include "log/own_ops.h"
 
 namespace smelt {
 namespace {
@@ -17,11 +16,8 @@ struct Interval {
 
 class DependentOutputs {
  public:
-  DependentOutputs(const OpLog& log, std::span<const LogValue> outputs) : log_(log) {
-    for (LogValue output : outputs)
-      if (log.is_tracked(output) && log.tensor(output).defined()) tracked_.push_back(output);
-    find_entangled();
-  }
+  DependentOutputs(const CallLog& log, std::span<const LogValue> tracked)
+      : log_(log), tracked_(tracked.begin(), tracked.end()) {}
 
   std::vector<Interval> intervals() const {
     std::vector<Interval> found;
@@ -38,39 +34,22 @@ class DependentOutputs {
   // Where a piece that its backward computes again begins, or has ended.
   std::vector<size_t> recomputed() const {
     std::vector<size_t> starts;
-    const std::vector<LogItem>& items = log_.items();
+    const std::vector<LoggedCall>& items = log_.calls;
     for (size_t i = 1; !tracked_.empty() && i < items.size(); ++i)
       if (items[i].recomputed != items[i - 1].recomputed) starts.push_back(i);
     return starts;
   }
 
-  // Ops that give two outputs of which one is computed from the other.
-  const std::vector<size_t>& entangled() const { return entangled_; }
-
  private:
-  void find_entangled() {
-    for (LogValue output : tracked_) {
-      const at::Tensor tensor = log_.tensor(output);
-      const size_t item = log_.values()[output].item;
-      const auto is_computed_from_it = [&](LogValue other) {
-        if (other == output || log_.values()[other].item != item) return false;
-        if (log_.tensor(other).grad_fn() == tensor.grad_fn()) return false;
-        const std::vector<NodePtr> nodes = reach_of({log_.tensor(other)}).nodes;
-        return std::ranges::find(nodes, tensor.grad_fn()) != nodes.end();
-      };
-      if (std::ranges::any_of(tracked_, is_computed_from_it)) entangled_.push_back(item);
-    }
-  }
-
   size_t ready_at(LogValue output) const {
-    const LoggedTensor& known = log_.values()[output];
-    size_t ready = known.item + 1;
-    for (size_t i = ready; i < log_.items().size(); ++i) {
-      const LogItem& item = log_.items()[i];
+    const LoggedValue& known = log_.values[output];
+    auto ready = static_cast<size_t>(known.call + 1);
+    for (size_t i = ready; i < log_.calls.size(); ++i) {
+      const LoggedCall& item = log_.calls[i];
       for (LogValue written : item.written)
-        if (log_.values()[written].memory == known.memory) ready = i + 1;
+        if (log_.values[written].memory == known.memory) ready = i + 1;
       // A leaf by requires_grad_(): a stage that took it as an input would set nothing.
-      if (item.op == &require_grad_op())
+      if (item.op == own_ops::kRequireGrad)
         each_argument(item, [&](LogValue value) {
           if (value == output) ready = i + 1;
         });
@@ -80,18 +59,19 @@ class DependentOutputs {
 
   // Of those that another output is computed from.
   std::optional<size_t> first_reader(LogValue output, size_t ready) const {
-    std::vector<bool> reached(log_.values().size());
+    std::vector<bool> reached(log_.values.size());
     reached[output] = true;
     // Behind a change, views that were made before it are computed from what was changed.
-    const LoggedTensor& known = log_.values()[output];
-    if (ready > known.item + 1)
+    const LoggedValue& known = log_.values[output];
+    if (ready > static_cast<size_t>(known.call + 1))
       for (size_t other = 0; other < reached.size(); ++other)
-        if (log_.values()[other].memory == known.memory && log_.values()[other].item < ready)
+        if (log_.values[other].memory == known.memory &&
+            log_.values[other].call < static_cast<int32_t>(ready))
           reached[other] = true;
     std::optional<size_t> reader;
-    for (size_t i = ready; i < log_.items().size(); ++i) {
-      const LogItem& item = log_.items()[i];
-      if (!log_.ambients()[item.ambient].grad) continue;
+    for (size_t i = ready; i < log_.calls.size(); ++i) {
+      const LoggedCall& item = log_.calls[i];
+      if (!log_.ambients[item.ambient].grad) continue;
       bool reads = false;
       each_argument(item, [&](LogValue value) { reads = reads || reached[value]; });
       if (!reads) continue;
@@ -109,18 +89,18 @@ class DependentOutputs {
     return is_needed ? reader : std::nullopt;
   }
 
-  const OpLog& log_;
+  const CallLog& log_;
   std::vector<LogValue> tracked_;
-  std::vector<size_t> entangled_;  // items
 };
 
 // Outputs on one memory: the ops by which they are views of what was made there first.
 class SharedOutputs {
  public:
-  SharedOutputs(const OpLog& log, std::span<const LogValue> outputs) : log_(log) {
+  SharedOutputs(const CallLog& log, std::span<const LogValue> outputs)
+      : log_(log), input_memory_(log) {
     std::vector<LogValue> own(outputs.begin(), outputs.end());
     std::erase_if(own, [&](LogValue output) {
-      return output < 0 || log.values()[output].kind == LoggedTensor::Kind::input;
+      return output < 0 || log.values[output].kind == LoggedValue::Kind::input;
     });
     for (size_t i = 0; i < own.size(); ++i) {
       const auto shares = [&](LogValue other) { return memory_of(other) == memory_of(own[i]); };
@@ -133,41 +113,42 @@ class SharedOutputs {
   const std::vector<size_t>& views() const { return views_; }
 
  private:
-  int32_t memory_of(LogValue value) const { return log_.values()[value].memory; }
+  int32_t memory_of(LogValue value) const { return log_.values[value].memory; }
 
   void add(LogValue output) {
     any_ = true;
-    are_views_ = are_views_ && !log_.is_input_memory(memory_of(output)) && follow(output);
+    are_views_ = are_views_ && !input_memory_.contains(memory_of(output)) && follow(output);
   }
 
   // Back to the op that made the memory. What is written into it later would have to be seen by
   // all.
   bool follow(LogValue value) {
     while (true) {
-      const LoggedTensor& known = log_.values()[value];
-      if (known.kind != LoggedTensor::Kind::result || known.inner) return false;
-      const LogItem& item = log_.items()[known.item];
+      const LoggedValue& known = log_.values[value];
+      if (known.kind != LoggedValue::Kind::result || known.inner) return false;
+      const LoggedCall& item = log_.calls[known.call];
       LogValue source = -1;
       each_argument(item, [&](LogValue argument) {
         if (memory_of(argument) == known.memory) source = argument;
       });
       if (source < 0) return true;
-      if (!item.written.empty() || is_written_behind(known.memory, known.item)) return false;
-      views_.push_back(known.item);
+      if (!item.written.empty() || is_written_behind(known.memory, known.call)) return false;
+      views_.push_back(known.call);
       value = source;
     }
   }
 
   bool is_written_behind(int32_t memory, size_t position) const {
-    for (size_t i = position; i < log_.items().size(); ++i)
-      for (LogValue written : log_.items()[i].written)
+    for (size_t i = position; i < log_.calls.size(); ++i)
+      for (LogValue written : log_.calls[i].written)
         if (memory_of(written) == memory) return true;
     return false;
   }
 
-  const OpLog& log_;
+  const CallLog& log_;
+  const InputMemory input_memory_;
   bool any_ = false, are_views_ = true;
-  std::vector<size_t> views_;  // items
+  std::vector<size_t> views_;  // calls
 };
 
 // Of a long way some are looked at.
@@ -187,13 +168,13 @@ std::optional<size_t> cheapest(const Lifetimes& lifetimes, Interval interval) {
 }
 
 // Each stage would get one of its own.
-bool writes_constant(const OpLog& log) {
+bool writes_constant(const CallLog& log) {
   std::vector<int32_t> memories;
-  for (const LoggedTensor& value : log.values())
-    if (value.kind == LoggedTensor::Kind::constant) memories.push_back(value.memory);
-  return std::ranges::any_of(log.items(), [&](const LogItem& item) {
+  for (const LoggedValue& value : log.values)
+    if (value.kind == LoggedValue::Kind::constant) memories.push_back(value.memory);
+  return std::ranges::any_of(log.calls, [&](const LoggedCall& item) {
     return std::ranges::any_of(item.written, [&](LogValue value) {
-      return std::ranges::find(memories, log.values()[value].memory) != memories.end();
+      return std::ranges::find(memories, log.values[value].memory) != memories.end();
     });
   });
 }
@@ -213,82 +194,82 @@ void sort_and_join(std::vector<CalledRange>& ranges) {
 
 // A tensor that one stage makes, and reads, and a later one changes: the first may have kept it for
 // its backward pass.
-bool changes_kept(const OpLog& log, const std::vector<bool>& live,
+bool changes_kept(const CallLog& log, const std::vector<bool>& live,
                   const std::vector<size_t>& starts, const std::vector<CalledRange>& called) {
+  const InputMemory input_memory(log);
   const auto is_called = [&](size_t item) {
     return std::ranges::any_of(called, [item](const CalledRange& range) {
       return range.first <= item && item < range.end;
     });
   };
-  const auto reads = [&](const LogItem& item, int32_t memory) {
+  const auto reads = [&](const LoggedCall& item, int32_t memory) {
     bool found = false;
     each_argument(item,
-                  [&](LogValue value) { found = found || log.values()[value].memory == memory; });
+                  [&](LogValue value) { found = found || log.values[value].memory == memory; });
     return found;
   };
-  for (size_t w = 0; w < log.items().size(); ++w) {
+  for (size_t w = 0; w < log.calls.size(); ++w) {
     if (!live[w] || starts.empty() || w < starts.front()) continue;
     const size_t start = *std::prev(std::ranges::upper_bound(starts, w));
-    for (const LogValue written : log.items()[w].written) {
-      const int32_t memory = log.values()[written].memory;
-      if (log.is_input_memory(memory)) continue;
+    for (const LogValue written : log.calls[w].written) {
+      const int32_t memory = log.values[written].memory;
+      if (input_memory.contains(memory)) continue;
       for (size_t i = 0; i < start; ++i)
-        if (live[i] && !is_called(i) && reads(log.items()[i], memory)) return true;
+        if (live[i] && !is_called(i) && reads(log.calls[i], memory)) return true;
     }
   }
   return false;
 }
 
 // What the log expects is checked by the first stage, before anything is changed.
-size_t behind_numbers(const OpLog& log, const std::vector<bool>& live) {
+size_t behind_numbers(const CallLog& log, const std::vector<bool>& live) {
   size_t behind = 0;
-  for (size_t i = 0; i < log.items().size(); ++i)
+  for (size_t i = 0; i < log.calls.size(); ++i)
     if (live[i] &&
-        (log.items()[i].number >= 0 || log.items()[i].sized || log.items()[i].op == &expect_op()))
+        (log.calls[i].number >= 0 || log.calls[i].sized || log.calls[i].op == own_ops::kExpect))
       behind = i + 1;
   return behind;
 }
 
 }  // namespace
 
-Lifetimes::Lifetimes(const OpLog& log, const std::vector<bool>& live)
-    : log_(log), last_read_(log.values().size(), 0), last_write_(log.values().size(), 0) {
-  for (size_t i = 0; i < log.items().size(); ++i) {
+Lifetimes::Lifetimes(const CallLog& log, const std::vector<bool>& live)
+    : log_(log), last_read_(log.values.size(), 0), last_write_(log.values.size(), 0) {
+  for (size_t i = 0; i < log.calls.size(); ++i) {
     if (!live[i]) continue;
-    each_argument(log.items()[i], [&](LogValue value) { last_read_[value] = i; });
-    for (LogValue value : log.items()[i].written) last_write_[value] = i;
+    each_argument(log.calls[i], [&](LogValue value) { last_read_[value] = i; });
+    for (LogValue value : log.calls[i].written) last_write_[value] = i;
   }
 }
 
 std::optional<Lifetimes::Cost> Lifetimes::cost(size_t position) const {
   Cost cost;
   std::vector<int32_t> memories;
-  for (size_t id = 0; id < log_.values().size(); ++id) {
-    const LoggedTensor& value = log_.values()[id];
+  for (size_t id = 0; id < log_.values.size(); ++id) {
+    const LoggedValue& value = log_.values[id];
     const auto known = static_cast<LogValue>(id);
-    if (value.kind != LoggedTensor::Kind::result || value.inner || value.item >= position ||
-        !is_read_behind(known, position))
+    if (value.kind != LoggedValue::Kind::result || value.inner ||
+        value.call >= static_cast<int32_t>(position) || !is_read_behind(known, position))
       continue;
     if (value.dynamic) continue;  // called ops hand it to each other
-    if (value.strides.size() != value.sizes.size()) return std::nullopt;
+    const std::optional<int64_t> elements = elements_of(value);
+    if (!elements) return std::nullopt;
     const bool shares = std::ranges::find(memories, value.memory) != memories.end();
     if (shares || last_write_[known] >= position) ++cost.trouble;
     memories.push_back(value.memory);
-    cost.bytes +=
-        std::accumulate(value.sizes.begin(), value.sizes.end(),
-                        static_cast<int64_t>(c10::elementSize(value.dtype)), std::multiplies<>());
+    cost.bytes += *elements * bytes_of(value.type->dtype);
   }
   return cost;
 }
 
-std::vector<CalledRange> find_called(const OpLog& log, const std::vector<bool>& live) {
+std::vector<CalledRange> find_called(const CallLog& log, const std::vector<bool>& live) {
   constexpr size_t kFewOps = 4;  // between two: a stage of their own is not worth it
   std::vector<CalledRange> found;
   size_t since = 0;  // ops behind the last of them
-  for (size_t i = 0; i < log.items().size(); ++i) {
-    const LogItem& item = log.items()[i];
+  for (size_t i = 0; i < log.calls.size(); ++i) {
+    const LoggedCall& item = log.calls[i];
     if (!live[i]) continue;
-    if (!item.applies_function && !item.has_effects && !log.takes_dynamic(item) &&
+    if (!item.calls_back && !item.has_effects && !log.takes_dynamic(item) &&
         !log.gives_dynamic(item)) {
       ++since;
       continue;
@@ -302,12 +283,13 @@ std::vector<CalledRange> find_called(const OpLog& log, const std::vector<bool>& 
   return found;
 }
 
-StageStarts find_stages(const OpLog& log, const std::vector<bool>& live,
-                        std::span<const LogValue> outputs, std::vector<CalledRange> called) {
+StageStarts find_stages(const CallLog& log, const std::vector<bool>& live,
+                        std::span<const LogValue> outputs, const TrackedOutputs& tracked,
+                        std::vector<CalledRange> called) {
   StageStarts starts;
   const bool has_called = !called.empty();
   constexpr size_t kMostViews = 16;  // each parts what is computed around it
-  DependentOutputs dependent(log, outputs);
+  const DependentOutputs dependent(log, tracked.values);
   if (const SharedOutputs shared(log, outputs); shared.any()) {
     if (!shared.are_views() || shared.views().empty() || shared.views().size() > kMostViews) {
       starts.possible = Decision::forbid("two outputs share memory");
@@ -315,13 +297,16 @@ StageStarts find_stages(const OpLog& log, const std::vector<bool>& live,
     }
     for (const size_t view : shared.views()) called.push_back({view, view + 1});
   }
-  for (const size_t item : dependent.entangled()) called.push_back({item, item + 1});
+  for (const int32_t call : tracked.entangled) {
+    const auto at = static_cast<size_t>(call);
+    called.push_back({at, at + 1});
+  }
   sort_and_join(called);
   std::vector<Interval> intervals = dependent.intervals();
   for (const CalledRange& range : called) {
     starts.called.push_back(range.first);
     if (range.first > 0) intervals.push_back({range.first, range.first});
-    if (range.end < log.items().size()) intervals.push_back({range.end, range.end});
+    if (range.end < log.calls.size()) intervals.push_back({range.end, range.end});
   }
   std::ranges::sort(intervals, {}, &Interval::last);
   if (intervals.empty()) return starts;

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "capture/dispatch/op_log.h"
+#include "log/call_log.h"
 
 namespace smelt {
 
-// Where stages begin, as positions in the log's items, the first stage left out. Empty: it takes
+// Where stages begin, as positions among the log's calls, the first stage left out. Empty: it takes
 // one alone. Forbidden: it takes several, but can't be parted.
 struct StageStarts {
   std::vector<size_t> positions;
@@ -33,15 +33,21 @@ struct StageStarts {
 struct CalledRange {
   size_t first, end;
 };
-std::vector<CalledRange> find_called(const OpLog& log, const std::vector<bool>& live);
-// `live`, by item: it is needed. `called`: what has to be called as it is.
-StageStarts find_stages(const OpLog& log, const std::vector<bool>& live,
-                        std::span<const LogValue> outputs, std::vector<CalledRange> called);
+std::vector<CalledRange> find_called(const CallLog& log, const std::vector<bool>& live);
+// What only autograd's own graph tells.
+struct TrackedOutputs {
+  std::vector<LogValue> values;         // outputs that take part in autograd and are still held
+  std::vector<int32_t> entangled = {};  // calls that give two of them, one computed from the other
+};
+// `live`, by call: it is needed. `called`: what has to be called as it is.
+StageStarts find_stages(const CallLog& log, const std::vector<bool>& live,
+                        std::span<const LogValue> outputs, const TrackedOutputs& tracked,
+                        std::vector<CalledRange> called);
 
-// Until when the values of a log are read, by the items that are live.
+// Until when the values of a log are read, by the calls that are live.
 class Lifetimes {
  public:
-  Lifetimes(const OpLog& log, const std::vector<bool>& live);
+  Lifetimes(const CallLog& log, const std::vector<bool>& live);
 
   bool is_read_behind(LogValue value, size_t position) const {
     return last_read_[value] >= position;
@@ -57,7 +63,7 @@ class Lifetimes {
   std::optional<Cost> cost(size_t position) const;
 
  private:
-  const OpLog& log_;
+  const CallLog& log_;
   std::vector<size_t> last_read_, last_write_;
 };
 

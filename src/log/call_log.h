@@ -1,0 +1,127 @@
+// What ops a piece of code called on tensors, in order, as plain data: the language between the
+// code that is followed and the graphs that are made of it. Unlike a graph it is not functional:
+// calls change their arguments, values share memory, gradients are set. What is alive (tensors,
+// generators, Python's objects) stays with whoever wrote the log, under the same numbers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/arg.h"
+#include "base/type.h"
+#include "graph/op_name.h"
+
+namespace smelt {
+
+using LogValue = int32_t;  // a tensor of the log; -1: none
+
+struct LoggedValue {
+  enum class Kind : uint8_t { input, constant, result };
+  Kind kind = Kind::result;
+  int32_t memory = 0;              // equal for values that share storage; 0: not known
+  int32_t call = -1;               // of a result: the call that made it
+  std::optional<TensorType> type;  // nothing: no graph has such (sparse, quantized)
+  bool requires_grad = false;
+  bool dynamic = false;  // its shape depends on contents: it may be handed on, but not looked at
+  bool inner = false;  // made in the forward of a custom function, and known to its backward alone
+  bool dual = false;   // it has a tangent of forward-mode autograd
+
+  friend bool operator==(const LoggedValue&, const LoggedValue&) = default;
+};
+
+// An argument, or an element of one, that is a number of which each run has its own.
+struct TakenNumber {
+  uint32_t argument = 0;
+  int32_t element = -1;    // of a list; -1: it is the argument
+  bool is_tensor = false;  // as a 0-dim tensor that counts as a number
+  uint32_t id = 0;
+
+  friend bool operator==(const TakenNumber&, const TakenNumber&) = default;
+};
+
+struct LoggedCall {
+  OpName op;
+  std::vector<Arg> args;  // positional; a tensor is a Ref to its value
+  std::vector<TakenNumber> takes;
+  std::vector<LogValue> results;  // one per tensor returned; -1: undefined
+  std::vector<LogValue> written;  // whose memory or metadata it changes
+  int32_t ambient = 0;
+  int32_t number = -1;       // of an op that gives a number: its place among those
+  int32_t recomputed = 0;    // > 0: part of a piece that its backward computes again
+  bool effect = false;       // it returns nothing: it is called for what it does
+  bool random = false;       // it draws
+  bool sized = false;        // contents decide about the sizes of its results: a run expects these
+  bool expected = false;     // a run expects the number that it gave
+  bool has_effects = false;  // nothing says that it only computes
+  bool calls_back = false;   // it calls a custom autograd function
+
+  friend bool operator==(const LoggedCall&, const LoggedCall&) = default;
+};
+
+// PyTorch's switches around a call, as far as they are asked for here.
+struct LogAmbient {
+  bool grad = true;
+  bool inference = false;
+
+  friend bool operator==(const LogAmbient&, const LogAmbient&) = default;
+};
+
+class CallLog {
+ public:
+  std::vector<LogAmbient> ambients;  // what calls refer to
+  std::vector<LoggedValue> values;
+  std::vector<LoggedCall> calls;
+  std::vector<LogValue> outputs;  // what is wanted of it; -1: no tensor
+
+  const LoggedValue& value(LogValue id) const { return values[static_cast<size_t>(id)]; }
+  // Takes part in autograd, and was made here.
+  bool is_tracked(LogValue id) const {
+    return id >= 0 && value(id).kind == LoggedValue::Kind::result && value(id).requires_grad;
+  }
+  bool takes_dynamic(const LoggedCall& call) const;
+  bool gives_dynamic(const LoggedCall& call) const;
+
+  // The text form, as print.cpp shows it; parse(str()) is equal.
+  std::string str() const;
+  static CallLog parse(std::string_view text);  // Error with line and column on bad text
+  // Ids in range, values made once and before they are used; an InternalError says what is not.
+  void verify() const;
+  // Stable over processes: of the text.
+  uint64_t hash() const;
+
+  friend bool operator==(const CallLog&, const CallLog&) = default;
+};
+
+// The tensors that a call takes, in order.
+template <class Visit>
+void each_argument(const LoggedCall& call, const Visit& visit) {
+  const auto look = [&](const Arg& arg, const auto& self) -> void {
+    if (arg.is<Ref>()) {
+      if (arg.get<Ref>().id >= 0) visit(arg.get<Ref>().id);
+    } else if (arg.is<ArgList>()) {
+      for (const Arg& element : arg.get<ArgList>()) self(element, self);
+    }
+  };
+  for (const Arg& arg : call.args) look(arg, look);
+}
+bool is_argument(const LoggedCall& call, LogValue value);
+
+// Elements of a tensor; nothing: not known.
+std::optional<int64_t> elements_of(const LoggedValue& value);
+
+// Which memory is that of an input.
+class InputMemory {
+ public:
+  explicit InputMemory(const CallLog& log);
+  bool contains(int32_t memory) const {
+    return static_cast<size_t>(memory) < is_input_.size() && is_input_[memory];
+  }
+
+ private:
+  std::vector<bool> is_input_;
+};
+
+}  // namespace smelt

@@ -218,49 +218,13 @@ class PythonProgram final : public TensorProgram {
 
 GraphProgram::Want wanted_program(const ProgramRequest& request) {
   if (request.backend_callable) return GraphProgram::Want::graph;
-  if (request.backend == "eager") return GraphProgram::Want::log;
-  if (request.backend == "native") return GraphProgram::Want::fastest;
-  if (request.backend == "interpret") return GraphProgram::Want::interpreted;
-  throw Error("there is no back end named " + request.backend);
-}
-
-// Of "fusion=pointwise,max_fused_nodes=8,": checked in Python. The trace adds which inputs are the
-// state of modules, "module_state=011,".
-smelt::CompileOptions compile_options(std::string_view tuning) {
-  smelt::CompileOptions options;
-  bool freeze = false;
-  while (!tuning.empty()) {
-    const std::string_view item = tuning.substr(0, tuning.find(','));
-    tuning.remove_prefix(item.size() + 1);
-    const std::string_view name = item.substr(0, item.find('='));
-    const std::string_view value = item.substr(name.size() + 1);
-    if (name == "fusion")
-      options.schedule.fusion = value == "none"        ? Fusion::none
-                                : value == "pointwise" ? Fusion::pointwise
-                                                       : Fusion::full;
-    else if (name == "max_fused_nodes")
-      options.schedule.max_fused_nodes = std::stoi(std::string(value));
-    else if (name == "numerics")
-      options.kernels.contract = value != "eager";
-    else if (name == "disabled_passes")
-      for (size_t start = 0; start < value.size();) {
-        const size_t end = std::min(value.find('+', start), value.size());
-        options.passes.disabled.emplace(value.substr(start, end - start));
-        start = end + 1;
-      }
-    else if (name == "cuda_graphs")
-      options.cuda_graphs = value == "always"  ? GraphUse::always
-                            : value == "never" ? GraphUse::never
-                                               : GraphUse::if_faster;
-    else if (name == "freeze")
-      freeze = value == "True";
-    else if (name == "module_state")
-      for (const char input : value) options.frozen.push_back(input == '1');
-    else
-      throw Error("there is no option named " + std::string(name));
+  switch (request.settings.engine) {
+    case Engine::native: return GraphProgram::Want::fastest;
+    case Engine::interpret: return GraphProgram::Want::interpreted;
+    case Engine::eager:
+    case Engine::custom: break;  // its function is gone
   }
-  if (!freeze) options.frozen.clear();
-  return options;
+  return GraphProgram::Want::log;
 }
 
 // torch.set_default_dtype for a while.
@@ -593,8 +557,9 @@ class Log final : public TensorLog {
       const LogProgram::Interface interface{request.inputs,  request.outputs,
                                             request.scalars, request.examples,
                                             request.numbers, request.wanted_numbers};
-      program = std::make_shared<const GraphProgram>(log_, interface, wanted_program(request),
-                                                     compile_options(request.tuning));
+      program = std::make_shared<const GraphProgram>(
+          log_, interface, wanted_program(request),
+          compile_options(request.settings, request.module_state));
     }
     if (!request.backend_callable)
       return std::make_unique<NativeProgram>(std::move(program), request);

@@ -8,25 +8,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/settings.h"
 #include "capture/bytecode/budget.h"
 #include "capture/bytecode/frame.h"
 #include "capture/bytecode/segment.h"
 #include "capture/bytecode/stance.h"
 
 namespace smelt::bytecode {
-
-struct CompileOptions {
-  std::string backend = "native";
-  std::string tuning;  // options of the back end, as "name=value,"
-  Object backend_callable;
-  int mode = 0;
-  bool fullgraph = false;   // an error where the tensor ops of a call can't be in one graph
-  int recompile_limit = 8;  // segments per offset
-  // Compiled code that is measured to be slower than Python is given up, and variants must be worth
-  // their cost. A limit that the user has given is used up in any case.
-  bool rollback = true;
-  bool is_limit_given = false;
-};
 
 // One line of smelt.explain's report.
 struct SegmentReport {
@@ -52,7 +40,8 @@ struct RootCode : GilCounted {
 // it calls at graph breaks. Shared by the callable and running calls.
 class Compiled {
  public:
-  explicit Compiled(CompileOptions options);
+  // `backend_callable`: of Engine::custom, makes programs of graphs; else nothing.
+  Compiled(Settings settings, Object backend_callable);
   ~Compiled();
   Compiled(const Compiled&) = delete;
   Compiled& operator=(const Compiled&) = delete;
@@ -60,7 +49,6 @@ class Compiled {
   // Calls the function with its frame run by smelt.
   PyObject* call(PyObject* function, PyObject* const* arguments, size_t nargsf, PyObject* names);
 
-  const CompileOptions& options() const { return options_; }
   // Its own, or the process's.
   Stance stance() const {
     const Stance own = stance_.load(std::memory_order_relaxed);
@@ -95,7 +83,8 @@ class Compiled {
   PyObject* call_measured(const Run& run, const Plain& plain);
   void judge(bool with_gradients);
 
-  CompileOptions options_;
+  const Settings settings_;
+  Object backend_callable_;
   std::atomic<Stance> stance_ = Stance::as_process;
   std::unordered_map<PyCodeObject*, GilShared<RootCode>> codes_;
   std::vector<Break> breaks_;            // each place once

@@ -16,9 +16,9 @@
 #include "binding/python_call.h"
 #include "binding/python_errors.h"
 #include "binding/stand_ins.h"
-#include "bridge/graph_program.h"
-#include "bridge/linked_program.h"
-#include "bridge/recorded_graph.h"
+#include "bridge/choose_program.h"
+#include "bridge/run_outcome.h"
+#include "bridge/traced_program.h"
 #include "capture/bytecode/number_ops.h"
 #include "capture/bytecode/object.h"
 #include "capture/dispatch/number_node.h"
@@ -67,13 +67,12 @@ bool as_pytorch(const Body& body) {
   return false;
 }
 
-std::vector<at::Tensor> run_program(const GraphProgram& program, std::vector<at::Tensor> inputs,
-                                    std::span<const c10::Scalar> scalars = {},
-                                    RunFailure* failure = nullptr) {
+RunOutcome run_program(const TracedProgram& program, std::vector<at::Tensor> inputs,
+                       std::span<const c10::Scalar> scalars, OnFailure on_failure) {
   if (program.ops() <= kFewOps && !program.log().has_backward())
-    return program.run(std::move(inputs), scalars, failure);
+    return program.attempt(std::move(inputs), scalars, on_failure);
   py::gil_scoped_release nogil;
-  return program.run(std::move(inputs), scalars, failure);
+  return program.attempt(std::move(inputs), scalars, on_failure);
 }
 
 PyObject* wrap(at::Tensor tensor) {
@@ -94,7 +93,7 @@ PyObject* to_python(const at::Tensor& number) {
 
 class NativeProgram final : public TensorProgram {
  public:
-  NativeProgram(std::shared_ptr<const GraphProgram> program, const ProgramRequest& request)
+  NativeProgram(std::shared_ptr<const TracedProgram> program, const ProgramRequest& request)
       : program_(std::move(program)),
         inputs_(request.inputs.size()),
         scalars_(request.scalars.size()),
@@ -102,30 +101,24 @@ class NativeProgram final : public TensorProgram {
 
   bool run(PyObject* const* inputs, PyObject** outputs, Failure* failure) const override {
     size_t made = 0;
-    bool holds = true, is_run = false;
-    RunFailure failed;
+    RunOutcome outcome;
     const bool done = as_pytorch([&] {
       std::vector<at::Tensor> tensors;
       tensors.reserve(inputs_);
       for (size_t i = 0; i < inputs_; ++i) tensors.push_back(THPVariable_Unpack(inputs[i]));
       std::vector<c10::Scalar> scalars;
       for (size_t i = 0; i < scalars_; ++i) scalars.push_back(to_scalar(inputs[inputs_ + i]));
-      std::vector<at::Tensor> results;
-      try {
-        results = run_program(*program_, std::move(tensors), scalars, &failed);
-        is_run = true;
-      } catch (const Mispredicted&) {
-        holds = false;
-      }
-      for (at::Tensor& result : results) {
+      outcome = run_program(*program_, std::move(tensors), scalars, OnFailure::leave);
+      if (outcome.kind == RunOutcome::Kind::failed) std::rethrow_exception(outcome.error);
+      for (at::Tensor& result : outcome.outputs) {
         outputs[made] = made < tensors_ ? wrap(std::move(result)) : to_python(result);
         ++made;
       }
     });
     if (!done)
       for (size_t i = 0; i < made; ++i) Py_CLEAR(outputs[i]);
-    if (!done) describe(failed, is_run, outputs, failure);
-    return done && holds;
+    if (!done) describe(outcome, outputs, failure);
+    return done && outcome.is_done();
   }
   bool fails_cleanly() const override { return program_->fails_cleanly(); }
   bool is_watched() const override { return program_->is_watched(); }
@@ -134,25 +127,25 @@ class NativeProgram final : public TensorProgram {
   std::string str() const override { return program_->str(); }
 
  private:
-  // `is_run`: it was its results for which there was no room.
-  void describe(RunFailure& failed, bool is_run, PyObject** outputs, Failure* failure) const {
-    failure->clean = failed.clean && !is_run;
-    failure->position = is_run ? SIZE_MAX : failed.position;
+  void describe(RunOutcome& outcome, PyObject** outputs, Failure* failure) const {
+    failure->clean = !outcome.changed && !outcome.is_done();
+    failure->position = outcome.is_done() ? SIZE_MAX : outcome.position;
+    if (outcome.is_done()) return;  // it was its results for which there was no room
     const SavedError error;
-    for (size_t i = 0; i < std::min(tensors_, failed.outputs.size()); ++i)
-      if (failed.outputs[i].defined()) {
-        outputs[i] = THPVariable_Wrap(std::move(failed.outputs[i]));
+    for (size_t i = 0; i < std::min(tensors_, outcome.outputs.size()); ++i)
+      if (outcome.outputs[i].defined()) {
+        outputs[i] = THPVariable_Wrap(std::move(outcome.outputs[i]));
         if (outputs[i] == nullptr) PyErr_Clear();
       }
   }
 
-  std::shared_ptr<const GraphProgram> program_;
+  std::shared_ptr<const TracedProgram> program_;
   size_t inputs_, scalars_, tensors_;
 };
 
 // What a back end written in Python is given: run(*inputs), text(), and itself callable.
 struct CapturedGraph {
-  std::shared_ptr<const GraphProgram> program;
+  std::shared_ptr<const TracedProgram> program;
   size_t inputs = 0;
 
   py::list run(const py::args& arguments) const {
@@ -165,7 +158,8 @@ struct CapturedGraph {
       tensors.push_back(THPVariable_Unpack(argument.ptr()));
     }
     py::list results;
-    for (at::Tensor& result : run_program(*program, std::move(tensors)))
+    for (at::Tensor& result :
+         run_program(*program, std::move(tensors), {}, OnFailure::restore).take())
       results.append(py::reinterpret_steal<py::object>(wrap(std::move(result))));
     return results;
   }
@@ -174,7 +168,7 @@ struct CapturedGraph {
 // What a back end written in Python made of the graph.
 class PythonProgram final : public TensorProgram {
  public:
-  PythonProgram(std::shared_ptr<const GraphProgram> program, Object callable, size_t inputs,
+  PythonProgram(std::shared_ptr<const TracedProgram> program, Object callable, size_t inputs,
                 size_t outputs)
       : program_(std::move(program)),
         callable_(std::move(callable)),
@@ -211,20 +205,20 @@ class PythonProgram final : public TensorProgram {
   std::string str() const override { return program_->str(); }
 
  private:
-  std::shared_ptr<const GraphProgram> program_;
+  std::shared_ptr<const TracedProgram> program_;
   Object callable_;
   size_t inputs_, outputs_;
 };
 
-GraphProgram::Want wanted_program(const ProgramRequest& request) {
-  if (request.backend_callable) return GraphProgram::Want::graph;
+WantedProgram wanted_program(const ProgramRequest& request) {
+  if (request.backend_callable) return WantedProgram::graph;
   switch (request.settings.engine) {
-    case Engine::native: return GraphProgram::Want::fastest;
-    case Engine::interpret: return GraphProgram::Want::interpreted;
+    case Engine::native: return WantedProgram::fastest;
+    case Engine::interpret: return WantedProgram::interpreted;
     case Engine::eager:
     case Engine::custom: break;  // its function is gone
   }
-  return GraphProgram::Want::log;
+  return WantedProgram::op_by_op;
 }
 
 // torch.set_default_dtype for a while.
@@ -551,15 +545,14 @@ class Log final : public TensorLog {
   }
 
   std::unique_ptr<TensorProgram> make_program(const ProgramRequest& request) {
-    std::shared_ptr<const GraphProgram> program;
+    std::shared_ptr<const TracedProgram> program;
     {
       const py::gil_scoped_release nogil;  // it may run the autograd engine
       const LogProgram::Interface interface{request.inputs,  request.outputs,
                                             request.scalars, request.examples,
                                             request.numbers, request.wanted_numbers};
-      program = std::make_shared<const GraphProgram>(
-          log_, interface, wanted_program(request),
-          compile_options(request.settings, request.module_state));
+      program = choose_program(log_, interface, wanted_program(request),
+                               compile_options(request.settings, request.module_state));
     }
     if (!request.backend_callable)
       return std::make_unique<NativeProgram>(std::move(program), request);

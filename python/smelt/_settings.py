@@ -85,14 +85,16 @@ class Settings:
     def native(self):
         """As _native.CompiledFunction takes them."""
         named = isinstance(self.backend, str)
-        tuning = self.options | ({'cuda_graphs': GRAPHS[self.mode]} if self.mode in GRAPHS else {})
+        options = {name: value for name, value in self.options.items() if name not in _CAPTURE + _CALL}
+        if 'disabled_passes' in options:
+            options['disabled_passes'] = options['disabled_passes'].split('+')
+        if self.mode in GRAPHS:
+            options['cuda_graphs'] = GRAPHS[self.mode]
         return {
             'backend': self.backend if named and _backends[self.backend] is None else 'custom',
             'backend_callable': _backends[self.backend] if named else self.backend,
-            'mode': MODES.index(self.mode),
             'fullgraph': self.fullgraph,
-            'tuning': ''.join(f'{name}={value},' for name, value in tuning.items()
-                              if name not in _CAPTURE and name not in _CALL),
+            'options': options,
             **{name: self.options[name] for name in _CAPTURE if name in self.options},
         }
 

@@ -14,6 +14,7 @@
 #include "binding/binding.h"
 #include "binding/compiled_function.h"
 #include "binding/python_errors.h"
+#include "binding/read_settings.h"
 #include "capture/bytecode/interpret/disabled.h"
 #include "capture/bytecode/run/hook.h"
 
@@ -89,31 +90,30 @@ PyObject* call_compiled(PyObject* object, PyObject* const* args, size_t nargsf, 
 
 PyObject* new_compiled(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* const kNames[] = {
-      "function", "original",  "bound",           "settings", "backend",  "backend_callable",
-      "mode",     "fullgraph", "recompile_limit", "tuning",   "rollback", nullptr};
+      "function",  "original",        "bound",    "settings", "backend", "backend_callable",
+      "fullgraph", "recompile_limit", "rollback", "options",  nullptr};
   PyObject *function, *original = nullptr, *bound = Py_None, *settings = Py_None,
-                      *callable = Py_None;
-  const char *backend = "native", *tuning = "";
-  int mode = 0, fullgraph = 0, recompile_limit = 0, rollback = 1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOsOipisp:CompiledFunction",
+                      *callable = Py_None, *options = nullptr;
+  const char* backend = "native";
+  int fullgraph = 0, recompile_limit = 0, rollback = 1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOsOpipO!:CompiledFunction",
                                    const_cast<char**>(kNames), &function, &original, &bound,
-                                   &settings, &backend, &callable, &mode, &fullgraph,
-                                   &recompile_limit, &tuning, &rollback))
+                                   &settings, &backend, &callable, &fullgraph, &recompile_limit,
+                                   &rollback, &PyDict_Type, &options))
     return nullptr;
   if (!PyFunction_Check(function))
     return PyErr_Format(PyExc_TypeError, "CompiledFunction takes a Python function, not %s",
                         Py_TYPE(function)->tp_name);
   return without_exceptions([&]() -> PyObject* {
-    CompileOptions options;
-    options.backend = backend;
-    options.tuning = tuning;
-    if (callable != Py_None) options.backend_callable = Object::share(callable);
-    options.mode = mode;
-    options.fullgraph = fullgraph;
-    options.is_limit_given = recompile_limit > 0;
-    if (options.is_limit_given) options.recompile_limit = recompile_limit;
-    options.rollback = rollback;
-    auto compiled = std::make_shared<Compiled>(std::move(options));
+    Settings wanted;
+    wanted.engine = read_engine(backend);
+    wanted.fullgraph = fullgraph;
+    wanted.is_limit_given = recompile_limit > 0;
+    if (wanted.is_limit_given) wanted.recompile_limit = recompile_limit;
+    wanted.rollback = rollback;
+    if (options) read_options(options, wanted);
+    auto compiled = std::make_shared<Compiled>(
+        std::move(wanted), callable != Py_None ? Object::share(callable) : Object());
     PyObject* object = type->tp_alloc(type, 0);
     if (!object) return nullptr;
     CompiledFunction* self = cast(object);

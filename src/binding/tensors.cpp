@@ -17,9 +17,9 @@
 #include "binding/python_call.h"
 #include "binding/python_errors.h"
 #include "binding/stand_ins.h"
-#include "bridge/graph_program.h"
-#include "bridge/linked_program.h"
-#include "bridge/recorded_graph.h"
+#include "bridge/choose_program.h"
+#include "bridge/run_outcome.h"
+#include "bridge/traced_program.h"
 #include "capture/bytecode/cpython/object.h"
 #include "capture/bytecode/nodes/number_ops.h"
 #include "capture/dispatch/number_node.h"
@@ -68,13 +68,12 @@ bool as_pytorch(const Body& body) {
   return false;
 }
 
-std::vector<at::Tensor> run_program(const GraphProgram& program, std::vector<at::Tensor> inputs,
-                                    std::span<const c10::Scalar> scalars = {},
-                                    RunFailure* failure = nullptr) {
+RunOutcome run_program(const TracedProgram& program, std::vector<at::Tensor> inputs,
+                       std::span<const c10::Scalar> scalars, OnFailure on_failure) {
   if (program.ops() <= kFewOps && !program.log().has_backward())
-    return program.run(std::move(inputs), scalars, failure);
+    return program.attempt(std::move(inputs), scalars, on_failure);
   py::gil_scoped_release nogil;
-  return program.run(std::move(inputs), scalars, failure);
+  return program.attempt(std::move(inputs), scalars, on_failure);
 }
 
 PyObject* wrap(at::Tensor tensor) {
@@ -95,7 +94,7 @@ PyObject* to_python(const at::Tensor& number) {
 
 class NativeProgram final : public TensorProgram {
  public:
-  NativeProgram(std::shared_ptr<const GraphProgram> program, const ProgramRequest& request)
+  NativeProgram(std::shared_ptr<const TracedProgram> program, const ProgramRequest& request)
       : program_(std::move(program)),
         inputs_(request.inputs.size()),
         scalars_(request.scalars.size()),
@@ -103,30 +102,24 @@ class NativeProgram final : public TensorProgram {
 
   bool run(PyObject* const* inputs, PyObject** outputs, Failure* failure) const override {
     size_t made = 0;
-    bool holds = true, is_run = false;
-    RunFailure failed;
+    RunOutcome outcome;
     const bool done = as_pytorch([&] {
       std::vector<at::Tensor> tensors;
       tensors.reserve(inputs_);
       for (size_t i = 0; i < inputs_; ++i) tensors.push_back(THPVariable_Unpack(inputs[i]));
       std::vector<c10::Scalar> scalars;
       for (size_t i = 0; i < scalars_; ++i) scalars.push_back(to_scalar(inputs[inputs_ + i]));
-      std::vector<at::Tensor> results;
-      try {
-        results = run_program(*program_, std::move(tensors), scalars, &failed);
-        is_run = true;
-      } catch (const Mispredicted&) {
-        holds = false;
-      }
-      for (at::Tensor& result : results) {
+      outcome = run_program(*program_, std::move(tensors), scalars, OnFailure::leave);
+      if (outcome.kind == RunOutcome::Kind::failed) std::rethrow_exception(outcome.error);
+      for (at::Tensor& result : outcome.outputs) {
         outputs[made] = made < tensors_ ? wrap(std::move(result)) : to_python(result);
         ++made;
       }
     });
     if (!done)
       for (size_t i = 0; i < made; ++i) Py_CLEAR(outputs[i]);
-    if (!done) describe(failed, is_run, outputs, failure);
-    return done && holds;
+    if (!done) describe(outcome, outputs, failure);
+    return done && outcome.is_done();
   }
   bool fails_cleanly() const override { return program_->fails_cleanly(); }
   bool is_watched() const override { return program_->is_watched(); }
@@ -135,25 +128,25 @@ class NativeProgram final : public TensorProgram {
   std::string str() const override { return program_->str(); }
 
  private:
-  // `is_run`: it was its results for which there was no room.
-  void describe(RunFailure& failed, bool is_run, PyObject** outputs, Failure* failure) const {
-    failure->clean = failed.clean && !is_run;
-    failure->position = is_run ? SIZE_MAX : failed.position;
+  void describe(RunOutcome& outcome, PyObject** outputs, Failure* failure) const {
+    failure->clean = !outcome.changed && !outcome.is_done();
+    failure->position = outcome.is_done() ? SIZE_MAX : outcome.position;
+    if (outcome.is_done()) return;  // it was its results for which there was no room
     const SavedError error;
-    for (size_t i = 0; i < std::min(tensors_, failed.outputs.size()); ++i)
-      if (failed.outputs[i].defined()) {
-        outputs[i] = THPVariable_Wrap(std::move(failed.outputs[i]));
+    for (size_t i = 0; i < std::min(tensors_, outcome.outputs.size()); ++i)
+      if (outcome.outputs[i].defined()) {
+        outputs[i] = THPVariable_Wrap(std::move(outcome.outputs[i]));
         if (outputs[i] == nullptr) PyErr_Clear();
       }
   }
 
-  std::shared_ptr<const GraphProgram> program_;
+  std::shared_ptr<const TracedProgram> program_;
   size_t inputs_, scalars_, tensors_;
 };
 
 // What a back end written in Python is given: run(*inputs), text(), and itself callable.
 struct CapturedGraph {
-  std::shared_ptr<const GraphProgram> program;
+  std::shared_ptr<const TracedProgram> program;
   size_t inputs = 0;
 
   py::list run(const py::args& arguments) const {
@@ -166,7 +159,8 @@ struct CapturedGraph {
       tensors.push_back(THPVariable_Unpack(argument.ptr()));
     }
     py::list results;
-    for (at::Tensor& result : run_program(*program, std::move(tensors)))
+    for (at::Tensor& result :
+         run_program(*program, std::move(tensors), {}, OnFailure::restore).take())
       results.append(py::reinterpret_steal<py::object>(wrap(std::move(result))));
     return results;
   }
@@ -175,7 +169,7 @@ struct CapturedGraph {
 // What a back end written in Python made of the graph.
 class PythonProgram final : public TensorProgram {
  public:
-  PythonProgram(std::shared_ptr<const GraphProgram> program, Object callable, size_t inputs,
+  PythonProgram(std::shared_ptr<const TracedProgram> program, Object callable, size_t inputs,
                 size_t outputs)
       : program_(std::move(program)),
         callable_(std::move(callable)),
@@ -212,56 +206,20 @@ class PythonProgram final : public TensorProgram {
   std::string str() const override { return program_->str(); }
 
  private:
-  std::shared_ptr<const GraphProgram> program_;
+  std::shared_ptr<const TracedProgram> program_;
   Object callable_;
   size_t inputs_, outputs_;
 };
 
-GraphProgram::Want wanted_program(const ProgramRequest& request) {
-  if (request.backend_callable) return GraphProgram::Want::graph;
-  if (request.backend == "eager") return GraphProgram::Want::log;
-  if (request.backend == "native") return GraphProgram::Want::fastest;
-  if (request.backend == "interpret") return GraphProgram::Want::interpreted;
-  throw Error("there is no back end named " + request.backend);
-}
-
-// Of "fusion=pointwise,max_fused_nodes=8,": checked in Python. The trace adds which inputs are the
-// state of modules, "module_state=011,".
-smelt::CompileOptions compile_options(std::string_view tuning) {
-  smelt::CompileOptions options;
-  bool freeze = false;
-  while (!tuning.empty()) {
-    const std::string_view item = tuning.substr(0, tuning.find(','));
-    tuning.remove_prefix(item.size() + 1);
-    const std::string_view name = item.substr(0, item.find('='));
-    const std::string_view value = item.substr(name.size() + 1);
-    if (name == "fusion")
-      options.schedule.fusion = value == "none"        ? Fusion::none
-                                : value == "pointwise" ? Fusion::pointwise
-                                                       : Fusion::full;
-    else if (name == "max_fused_nodes")
-      options.schedule.max_fused_nodes = std::stoi(std::string(value));
-    else if (name == "numerics")
-      options.kernels.contract = value != "eager";
-    else if (name == "disabled_passes")
-      for (size_t start = 0; start < value.size();) {
-        const size_t end = std::min(value.find('+', start), value.size());
-        options.passes.disabled.emplace(value.substr(start, end - start));
-        start = end + 1;
-      }
-    else if (name == "cuda_graphs")
-      options.cuda_graphs = value == "always"  ? GraphUse::always
-                            : value == "never" ? GraphUse::never
-                                               : GraphUse::if_faster;
-    else if (name == "freeze")
-      freeze = value == "True";
-    else if (name == "module_state")
-      for (const char input : value) options.frozen.push_back(input == '1');
-    else
-      throw Error("there is no option named " + std::string(name));
+WantedProgram wanted_program(const ProgramRequest& request) {
+  if (request.backend_callable) return WantedProgram::graph;
+  switch (request.settings.engine) {
+    case Engine::native: return WantedProgram::fastest;
+    case Engine::interpret: return WantedProgram::interpreted;
+    case Engine::eager:
+    case Engine::custom: break;  // its function is gone
   }
-  if (!freeze) options.frozen.clear();
-  return options;
+  return WantedProgram::op_by_op;
 }
 
 // torch.set_default_dtype for a while.
@@ -588,14 +546,14 @@ class Log final : public TensorLog {
   }
 
   std::unique_ptr<TensorProgram> make_program(const ProgramRequest& request) {
-    std::shared_ptr<const GraphProgram> program;
+    std::shared_ptr<const TracedProgram> program;
     {
       const py::gil_scoped_release nogil;  // it may run the autograd engine
       const LogProgram::Interface interface{request.inputs,  request.outputs,
                                             request.scalars, request.examples,
                                             request.numbers, request.wanted_numbers};
-      program = std::make_shared<const GraphProgram>(log_, interface, wanted_program(request),
-                                                     compile_options(request.tuning));
+      program = choose_program(log_, interface, wanted_program(request),
+                               compile_options(request.settings, request.module_state));
     }
     if (!request.backend_callable)
       return std::make_unique<NativeProgram>(std::move(program), request);

@@ -512,28 +512,20 @@ void run_part(const Program& program, Machine& machine, const PartOfRun& part) {
   }
 }
 
-thread_local bool run_left_changes = false;
-
 }  // namespace
 
-bool LinkedProgram::left_changes() { return run_left_changes; }
-void LinkedProgram::forget_changes() { run_left_changes = false; }
-void LinkedProgram::note_changes() { run_left_changes = true; }
-
 std::vector<at::Tensor> LinkedProgram::run(std::vector<at::Tensor> inputs,
-                                           std::vector<int64_t> symbols) const {
-  run_left_changes = false;
+                                           std::vector<int64_t> symbols, bool* changed) const {
   if (graphs_)
-    if (auto outputs = graphs_->run(*this, inputs, symbols)) return std::move(*outputs);
-  return run_steps(std::move(inputs), std::move(symbols));
+    if (auto outputs = graphs_->run(*this, inputs, symbols, changed)) return std::move(*outputs);
+  return run_steps(std::move(inputs), std::move(symbols), nullptr, nullptr, changed);
 }
 
 std::vector<at::Tensor> LinkedProgram::run_steps(std::vector<at::Tensor> inputs,
                                                  std::vector<int64_t> symbols,
-                                                 StepObserver* observer,
-                                                 const PartOfRun* part) const {
+                                                 StepObserver* observer, const PartOfRun* part,
+                                                 bool* changed) const {
   RECORD_FUNCTION("smelt::run", {});
-  run_left_changes = false;
   std::vector<at::Tensor> outputs;
   outputs.reserve(program_.outputs.size());
   AtenMachine machine(*this, std::move(symbols));
@@ -567,10 +559,10 @@ std::vector<at::Tensor> LinkedProgram::run_steps(std::vector<at::Tensor> inputs,
       else
         smelt::run(program_, used);
     } catch (...) {
-      run_left_changes = machine.has_changed();
+      if (changed != nullptr) *changed = machine.has_changed();
       throw;
     }
-    run_left_changes = machine.has_changed();
+    if (changed != nullptr) *changed = machine.has_changed();
   }
   if (part && part->host) {
     for (const Register reg : part->numbers) part->values->push_back(machine.number_at(reg));

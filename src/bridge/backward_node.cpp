@@ -174,15 +174,11 @@ std::optional<BackwardNode::List> BackwardNode::run_compiled(
     arguments.push_back(std::move(gradient));
   }
   saved.clear();
-  try {
-    return backward.compiled->run_typed(std::move(arguments));
-  } catch (const KernelFailed&) {
-    if (!backward.may_fail) throw;  // the gradients are given away
-    return std::nullopt;            // the ops themselves say what is wrong
-  } catch (const Mispredicted&) {
-    if (!backward.may_fail) throw;
-    return std::nullopt;
-  }
+  RunOutcome outcome = backward.compiled->run_typed(std::move(arguments));
+  const bool is_left_to_log = outcome.kind == RunOutcome::Kind::not_for_these ||
+                              outcome.kind == RunOutcome::Kind::mispredicted;
+  if (is_left_to_log && backward.may_fail) return std::nullopt;
+  return std::move(outcome).take();  // else the gradients are given away
 }
 
 BackwardNode::List BackwardNode::run_log(const List& gradients) {

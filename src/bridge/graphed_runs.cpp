@@ -273,7 +273,7 @@ std::vector<at::Tensor> GraphedRuns::launch(const LinkedProgram& program,
 // graph on what the program was given, and compares.
 std::vector<at::Tensor> GraphedRuns::build(const LinkedProgram& program,
                                            const std::vector<at::Tensor>& inputs,
-                                           const std::vector<int64_t>& symbols) {
+                                           const std::vector<int64_t>& symbols, bool* changed) {
   auto built = std::make_unique<Built>();
   std::vector<at::Tensor> copies, replaced;
   std::string reason;
@@ -304,7 +304,8 @@ std::vector<at::Tensor> GraphedRuns::build(const LinkedProgram& program,
     const std::string text = error.what();
     reason = text.substr(0, text.find('\n'));
   }
-  const std::vector<at::Tensor> outputs = program.run_steps(inputs, symbols);
+  const std::vector<at::Tensor> outputs =
+      program.run_steps(inputs, symbols, nullptr, nullptr, changed);
   if (!reason.empty()) {
     refuse(reason);
     return outputs;
@@ -356,14 +357,16 @@ std::vector<at::Tensor> GraphedRuns::build(const LinkedProgram& program,
 // One run by the clock, this way or that.
 std::optional<std::vector<at::Tensor>> GraphedRuns::measure(const LinkedProgram& program,
                                                             const std::vector<at::Tensor>& inputs,
-                                                            const std::vector<int64_t>& symbols) {
+                                                            const std::vector<int64_t>& symbols,
+                                                            bool* changed) {
   using Clock = std::chrono::steady_clock;
   const bool as_graph = ways_->as_graph.size() <= ways_->as_it_is.size();
   void* const stream = built_->stream;
   synchronize(stream);
   const Clock::time_point begin = Clock::now();
   std::vector<at::Tensor> outputs =
-      as_graph ? launch(program, inputs, symbols) : program.run_steps(inputs, symbols);
+      as_graph ? launch(program, inputs, symbols)
+               : program.run_steps(inputs, symbols, nullptr, nullptr, changed);
   synchronize(stream);
   const double took = std::chrono::duration<double>(Clock::now() - begin).count();
   (as_graph ? ways_->as_graph : ways_->as_it_is).push_back(took);
@@ -378,7 +381,8 @@ std::optional<std::vector<at::Tensor>> GraphedRuns::measure(const LinkedProgram&
 
 std::optional<std::vector<at::Tensor>> GraphedRuns::run(const LinkedProgram& program,
                                                         const std::vector<at::Tensor>& inputs,
-                                                        const std::vector<int64_t>& symbols) {
+                                                        const std::vector<int64_t>& symbols,
+                                                        bool* changed) {
   // Another thread is at it: its captures ask Python for memory, and must not be waited for.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || !refusal_.empty()) return std::nullopt;
@@ -386,7 +390,7 @@ std::optional<std::vector<at::Tensor>> GraphedRuns::run(const LinkedProgram& pro
     if (++calls_ <= kRunsBefore) return std::nullopt;
     for (const at::Tensor& input : inputs)
       if (input.is_cuda() && is_capturing(current_stream(input.device()))) return std::nullopt;
-    return build(program, inputs, symbols);
+    return build(program, inputs, symbols, changed);
   }
   if (!fits(inputs, symbols)) {
     if (++misfits_ >= kMostMisfits)
@@ -394,7 +398,7 @@ std::optional<std::vector<at::Tensor>> GraphedRuns::run(const LinkedProgram& pro
     return std::nullopt;
   }
   misfits_ = 0;
-  return ways_ ? measure(program, inputs, symbols) : launch(program, inputs, symbols);
+  return ways_ ? measure(program, inputs, symbols, changed) : launch(program, inputs, symbols);
 }
 
 }  // namespace smelt

@@ -28,10 +28,11 @@ class GraphedRuns {
   static std::unique_ptr<GraphedRuns> make(const LinkedProgram& program, GraphUse use);
   ~GraphedRuns();
 
-  // Nothing: the caller is to run it as it is. Thread-safe.
+  // Nothing: the caller is to run it as it is. `changed` as LinkedProgram::run has it, of steps
+  // that are not launched as a graph. Thread-safe.
   std::optional<std::vector<at::Tensor>> run(const LinkedProgram& program,
                                              const std::vector<at::Tensor>& inputs,
-                                             const std::vector<int64_t>& symbols);
+                                             const std::vector<int64_t>& symbols, bool* changed);
 
   // "a graph of 12 nodes", or why there is none.
   std::string str() const;
@@ -55,10 +56,11 @@ class GraphedRuns {
                                  const std::vector<at::Tensor>& inputs,
                                  const std::vector<int64_t>& symbols);
   std::vector<at::Tensor> build(const LinkedProgram& program, const std::vector<at::Tensor>& inputs,
-                                const std::vector<int64_t>& symbols);
+                                const std::vector<int64_t>& symbols, bool* changed);
   std::optional<std::vector<at::Tensor>> measure(const LinkedProgram& program,
                                                  const std::vector<at::Tensor>& inputs,
-                                                 const std::vector<int64_t>& symbols);
+                                                 const std::vector<int64_t>& symbols,
+                                                 bool* changed);
 
   // What the host has to do for a run; its numbers.
   void run_host(const LinkedProgram& program, const std::vector<at::Tensor>& inputs,

@@ -119,18 +119,16 @@ class LinkedProgram {
   const std::vector<LinkedStep>& steps() const { return steps_; }
   const std::vector<c10::IValue>& opaque() const { return opaque_; }
   // The inputs in the program's order, already checked; symbol values as bound. Thread-safe.
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols) const;
+  // `changed`, also of a run that throws: it has changed a tensor of the caller's, or called an op
+  // with effects. If it has failed, or what comes behind it does, it must not be made again.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols,
+                              bool* changed = nullptr) const;
   // The same step by step, whether or not it could be a CUDA graph.
   std::vector<at::Tensor> run_steps(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols,
                                     StepObserver* observer = nullptr,
-                                    const PartOfRun* part = nullptr) const;
+                                    const PartOfRun* part = nullptr, bool* changed = nullptr) const;
   // Of a program on CUDA: whether it is launched as a graph, and if not, why. Else empty.
   std::string launching() const { return graphs_ ? graphs_->str() : std::string(); }
-  // A run on this thread since forget_changes() has changed a tensor of the caller's, or called an
-  // op with effects: if it fails now, or what comes behind it does, it must not be made again.
-  static bool left_changes();
-  static void forget_changes();
-  static void note_changes();
 
   // Tests: compare every result with the type it was recorded with. Set by SMELT_CHECK_TYPES=1.
   static bool check_types;

@@ -81,6 +81,7 @@ LogProgram::LogProgram(const OpLog& log, const Interface& interface)
   for (LogValue value : outputs) {
     if (value >= 0 && register_of_[value] < 0)
       throw Error("an output of the traced code is neither an input nor a result of its ops");
+    if (value >= 0 && log.values()[value].retains_grad) retained_.push_back(outputs_.size());
     outputs_.push_back(value < 0 ? -1 : register_of_[value]);
   }
   register_of_ = {};

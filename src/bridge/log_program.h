@@ -19,7 +19,7 @@
 #include "base/number.h"
 #include "bridge/boxed_call.h"
 #include "bridge/followed_function.h"
-#include "bridge/run_failure.h"
+#include "bridge/run_outcome.h"
 #include "bridge/written_versions.h"
 #include "capture/dispatch/op_ambient.h"
 #include "capture/dispatch/op_log.h"
@@ -45,12 +45,14 @@ class LogProgram {
   LogProgram(const OpLog& log, std::span<const LogValue> inputs, std::span<const LogValue> outputs)
       : LogProgram(log, Interface{inputs, outputs, {}, {}, {}, {}}) {}
 
-  // Under the ambient the log started with. Thread-safe. If it throws, the random generators are as
-  // they were before; with a `failure`, only if all is (RunFailure::clean). Mispredicted if
-  // something that the log expects does not hold: then all is as it was.
+  // Under the ambient the log started with; it is for all inputs. Thread-safe. If it fails, the
+  // random generators are as they were before, unless it leaves what it has changed.
+  RunOutcome attempt(std::vector<at::Tensor> inputs, std::span<const c10::Scalar> scalars,
+                     OnFailure on_failure) const;
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,
-                              std::span<const c10::Scalar> scalars = {},
-                              RunFailure* failure = nullptr) const;
+                              std::span<const c10::Scalar> scalars = {}) const {
+    return attempt(std::move(inputs), scalars, OnFailure::restore).take();
+  }
   // The same under a recorder, on twins, from whichever ambient. `scalars`: numbers of the
   // recording (Recorder::add_number), or plain ones, which become part of it.
   std::vector<at::Tensor> replay(std::vector<at::Tensor> twins,
@@ -83,6 +85,8 @@ class LogProgram {
   bool clears_only() const { return clears_only_; }
   // Inputs whose gradients are dropped before anything else is done.
   const std::vector<size_t>& cleared_first() const { return cleared_first_; }
+  // Outputs whose gradients are kept: retain_grad().
+  const std::vector<size_t>& retained() const { return retained_; }
   size_t ops() const { return steps_.size(); }
   const std::vector<ScalarId>& scalars() const { return scalars_; }
   // What the run-time scalars were when the log was made.
@@ -196,7 +200,7 @@ class LogProgram {
   std::vector<at::Tensor> start(std::vector<at::Tensor> inputs, Mode mode) const;
   std::vector<at::Tensor> results(State& state) const;
   bool has_changed_nothing(const State& state) const;
-  void describe_failure(const State& state, RunFailure& failure) const;
+  RunOutcome describe_failure(const State& state) const;
 
   std::vector<Step> steps_;
   std::vector<bool> live_;
@@ -220,6 +224,7 @@ class LogProgram {
   std::vector<size_t> saved_;              // inputs that are put back if the run fails
   std::vector<size_t> grad_owners_;        // inputs whose gradients are set
   std::vector<size_t> cleared_first_;
+  std::vector<size_t> retained_;
   VersionRises version_rises_;
   bool one_ambient_ = true;  // all ops run under the one the log started with
   bool fails_cleanly_ = true;

@@ -349,16 +349,17 @@ bool LogProgram::has_changed_nothing(const State& state) const {
   return fails_cleanly_ || state.item < first_change_;
 }
 
-void LogProgram::describe_failure(const State& state, RunFailure& failure) const {
-  failure.clean = false;
-  failure.position = state.item;
+// Inside of the error's handler.
+RunOutcome LogProgram::describe_failure(const State& state) const {
+  RunOutcome outcome = RunOutcome::failed(/*changed=*/true);
+  outcome.position = state.item;
   for (int32_t reg : outputs_)
-    failure.outputs.push_back(reg < 0 ? at::Tensor() : state.registers[reg]);
+    outcome.outputs.push_back(reg < 0 ? at::Tensor() : state.registers[reg]);
+  return outcome;
 }
 
-std::vector<at::Tensor> LogProgram::run(std::vector<at::Tensor> inputs,
-                                        std::span<const c10::Scalar> scalars,
-                                        RunFailure* failure) const {
+RunOutcome LogProgram::attempt(std::vector<at::Tensor> inputs, std::span<const c10::Scalar> scalars,
+                               OnFailure on_failure) const {
   SMELT_CHECK(scalars.size() == scalars_.size(), "a program got another number of scalars");
   count(Counter::runs);
   Saved saved = save(inputs);
@@ -372,20 +373,17 @@ std::vector<at::Tensor> LogProgram::run(std::vector<at::Tensor> inputs,
       steps(state, &ambient);
     }
     state.item = live_.size();  // behind all of them
-    return results(state);
+    return RunOutcome::done(results(state));
   } catch (const Mispredicted&) {
     states.restore();
     saved.restore();
-    throw;
-  } catch (...) {
-    if (state.has_effects) LinkedProgram::note_changes();
-    if (failure == nullptr || has_changed_nothing(state)) {
-      states.restore();
-      saved.restore();
-    } else {
-      describe_failure(state, *failure);
-    }
-    throw;
+    return RunOutcome::mispredicted();
+  } catch (const std::exception&) {
+    if (on_failure == OnFailure::leave && !has_changed_nothing(state))
+      return describe_failure(state);
+    states.restore();
+    saved.restore();
+    return RunOutcome::failed(state.has_effects);
   }
 }
 

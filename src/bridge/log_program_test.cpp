@@ -7,7 +7,7 @@
 
 #include <functional>
 
-#include "bridge/graph_program.h"
+#include "bridge/choose_program.h"
 
 namespace smelt {
 namespace {
@@ -136,30 +136,30 @@ TEST(OpLog, HoldsNoTensors) {
   EXPECT_TRUE(middle.expired());
 }
 
-TEST(GraphProgram, RunsAGraphWhereThereIsNothingForAutograd) {
+TEST(ChooseProgram, RunsAGraphWhereThereIsNothingForAutograd) {
   const Code code = [](const Tensors& in) -> Tensors { return {in[0] + at::ones({2})}; };
   Traced traced(code, {at::ones({2})});
-  const GraphProgram program(traced.log, traced.inputs, traced.outputs,
-                             GraphProgram::Want::fastest);
-  ASSERT_TRUE(program.graph()) << program.refusal();
-  EXPECT_TRUE(at::equal(program.run({at::zeros({2})})[0], at::ones({2})));
+  const auto program =
+      choose_program(traced.log, traced.inputs, traced.outputs, WantedProgram::fastest);
+  ASSERT_EQ(program->kind(), TracedProgram::Kind::graph) << program->refusal();
+  EXPECT_TRUE(at::equal(program->run({at::zeros({2})})[0], at::ones({2})));
 
   Traced tracked(code, {at::ones({2}).set_requires_grad(true)});
-  const GraphProgram fallback(tracked.log, tracked.inputs, tracked.outputs,
-                              GraphProgram::Want::graph);
-  EXPECT_FALSE(fallback.graph());
-  EXPECT_EQ(fallback.refusal(), "its results take part in autograd");
+  const auto fallback =
+      choose_program(tracked.log, tracked.inputs, tracked.outputs, WantedProgram::graph);
+  EXPECT_EQ(fallback->kind(), TracedProgram::Kind::op_by_op);
+  EXPECT_EQ(fallback->refusal(), "its results take part in autograd");
 }
 
-TEST(GraphProgram, RunsForwardAndBackwardGraphsForAutograd) {
+TEST(ChooseProgram, RunsForwardAndBackwardGraphsForAutograd) {
   const Code code = [](const Tensors& in) -> Tensors { return {(in[0] * in[1]).sin()}; };
   const at::Tensor weight = at::full({2}, 3.0).set_requires_grad(true);
   Traced traced(code, {at::ones({2}), weight});
-  const GraphProgram program(traced.log, traced.inputs, traced.outputs,
-                             GraphProgram::Want::interpreted);
-  ASSERT_TRUE(program.training()) << program.refusal();
+  const auto program =
+      choose_program(traced.log, traced.inputs, traced.outputs, WantedProgram::interpreted);
+  ASSERT_EQ(program->kind(), TracedProgram::Kind::training) << program->refusal();
   const at::Tensor input = at::full({2}, 0.5);
-  const at::Tensor result = program.run({input, weight})[0];
+  const at::Tensor result = program->run({input, weight})[0];
   EXPECT_EQ(result.grad_fn()->name(), "SmeltBackward");
   EXPECT_TRUE(at::allclose(result, (input * weight).sin()));
   result.sum().backward();
@@ -227,9 +227,9 @@ TEST(LogProgram, TakesNumbersAtRunTime) {
   EXPECT_TRUE(at::equal(results[1], x - 3.0));
   EXPECT_NE(program.str().find("s1"), std::string::npos);
 
-  const GraphProgram graph(log, interface, GraphProgram::Want::graph);
-  EXPECT_TRUE(graph.graph()) << graph.refusal();
-  EXPECT_TRUE(at::equal(graph.run({x}, values)[0], results[0]));
+  const auto graph = choose_program(log, interface, WantedProgram::graph);
+  EXPECT_EQ(graph->kind(), TracedProgram::Kind::graph) << graph->refusal();
+  EXPECT_TRUE(at::equal(graph->run({x}, values)[0], results[0]));
 }
 
 TEST(LogProgram, NumbersThatDecideAboutShapesAreLookedAt) {

@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "bridge/arena_memory.h"
-#include "bridge/graph_program.h"
+#include "bridge/choose_program.h"
 
 namespace smelt {
 namespace {
@@ -57,8 +57,9 @@ TEST_F(OutOfMemory, AChangeIsMadeOnceOrNotAtAll) {
   q.add_(p.t().reshape({64, 96}));
   log.pause();
   const LogValue outputs[] = {log.find(result)};
-  const GraphProgram program(log, inputs, outputs, GraphProgram::Want::fastest);
-  ASSERT_TRUE(program.graph()) << program.refusal();
+  const auto chosen = choose_program(log, inputs, outputs, WantedProgram::fastest);
+  const TracedProgram& program = *chosen;
+  ASSERT_EQ(program.kind(), TracedProgram::Kind::graph) << program.refusal();
 
   int failed = 0, behind_a_change = 0;
   for (int request = 0;; ++request) {
@@ -66,21 +67,22 @@ TEST_F(OutOfMemory, AChangeIsMadeOnceOrNotAtAll) {
     const at::Tensor x = before.clone(), y = other.clone();
     const at::Tensor expected = (before * 2).t().reshape({64, 96});
     bool threw = false;
-    RunFailure failure;
     fail_at(request);
+    RunOutcome outcome = program.attempt({x, y}, {}, OnFailure::leave);
+    end();
+    const bool has_changed = outcome.changed;
     try {
-      program.run({x, y}, {}, &failure);
+      std::move(outcome).take();
     } catch (const c10::Error& error) {
       threw = true;
       EXPECT_NE(std::string(error.what()).find("can't allocate memory"), std::string::npos);
     }
-    end();
     if (!failing_.has_failed()) break;
     ++failed;
     if (!threw) {
       EXPECT_TRUE(at::allclose(x, before * 2)) << "request " << request;
       EXPECT_TRUE(at::allclose(y, other + expected)) << "request " << request;
-    } else if (failure.clean && program.fails_cleanly()) {
+    } else if (!has_changed && program.fails_cleanly()) {
       EXPECT_TRUE(at::equal(x, before)) << "request " << request;
       EXPECT_TRUE(at::equal(y, other)) << "request " << request;
     } else {

@@ -186,7 +186,8 @@ std::optional<std::pair<size_t, size_t>> RecordedGraph::Impl::find_alias(
 
 std::vector<at::Tensor> RecordedGraph::Impl::execute(const LinkedProgram& linked,
                                                      std::vector<at::Tensor> inputs,
-                                                     std::vector<int64_t> symbols) const {
+                                                     std::vector<int64_t> symbols,
+                                                     bool* changed) const {
   std::vector<std::pair<size_t, at::Tensor>> returned;
   for (size_t i = 0; i < returned_input.size(); ++i)
     if (returned_input[i] >= 0) returned.emplace_back(i, inputs[returned_input[i]]);
@@ -194,7 +195,7 @@ std::vector<at::Tensor> RecordedGraph::Impl::execute(const LinkedProgram& linked
     const std::shared_ptr<const std::vector<at::Tensor>> prepared = preparation->results(inputs);
     inputs.insert(inputs.end(), prepared->begin(), prepared->end());
   }
-  std::vector<at::Tensor> outputs = linked.run(std::move(inputs), std::move(symbols));
+  std::vector<at::Tensor> outputs = linked.run(std::move(inputs), std::move(symbols), changed);
   for (auto& [output, input] : returned) outputs[output] = std::move(input);
   return outputs;
 }
@@ -216,8 +217,7 @@ std::vector<at::Tensor> RecordedGraph::Impl::run(const std::vector<at::Tensor>& 
   }
 }
 
-std::optional<std::vector<at::Tensor>> RecordedGraph::Impl::run_typed(
-    std::vector<at::Tensor> arguments) const {
+RunOutcome RecordedGraph::Impl::run_typed(std::vector<at::Tensor> arguments) const {
   std::vector<at::Tensor> inputs;
   inputs.reserve(graph.inputs.size());
   for (const Input& input : graph.inputs) {
@@ -228,15 +228,25 @@ std::optional<std::vector<at::Tensor>> RecordedGraph::Impl::run_typed(
       // It is an argument as well, by whose type the graph was chosen.
       case Source::grad: inputs.push_back(inputs[input.index].grad());
     }
-    if (!inputs.back().defined()) return std::nullopt;
+    if (!inputs.back().defined()) return {};
     if (offsets_matter_ &&
         graph.type(input.value).offset.evaluate({}) != inputs.back().storage_offset())
-      return std::nullopt;
+      return {};
   }
-  if (find_alias(inputs)) return std::nullopt;
+  if (find_alias(inputs)) return {};
   count(Counter::runs);
   arguments.clear();
-  return execute(*program, std::move(inputs), {});
+  bool changed = false;
+  try {
+    std::vector<at::Tensor> outputs = execute(*program, std::move(inputs), {}, &changed);
+    return RunOutcome::done(std::move(outputs), changed);
+  } catch (const KernelFailed&) {
+    return RunOutcome::not_for_these();  // the ops themselves say what is wrong
+  } catch (const Mispredicted&) {
+    return RunOutcome::mispredicted();
+  } catch (const std::exception&) {
+    return RunOutcome::failed(changed);
+  }
 }
 
 }  // namespace smelt

@@ -8,6 +8,7 @@
 #include "base/record.h"
 #include "bridge/linked_program.h"
 #include "bridge/preparation.h"
+#include "bridge/run_outcome.h"
 #include "capture/dispatch/recorder.h"
 #include "compile/compile.h"
 #include "graph/graph.h"
@@ -20,10 +21,11 @@ struct RecordedGraph::Impl {
   explicit Impl(Recorded recorded, CompileOptions options = {});
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments) const;
-  // For a caller who knows that types and default dtype are the recorded ones. Nothing if the graph
-  // does not hold for these arguments all the same: they share memory, or lie elsewhere in it.
-  // Those that are moved in are held no longer than needed, if it is compiled with release_inputs.
-  std::optional<std::vector<at::Tensor>> run_typed(std::vector<at::Tensor> arguments) const;
+  // For a caller who knows that types and default dtype are the recorded ones. The graph may be
+  // none for these arguments all the same: they share memory, or lie elsewhere in it, or a kernel
+  // can't compute with them. Those that are moved in are held no longer than needed, if it is
+  // compiled with release_inputs.
+  RunOutcome run_typed(std::vector<at::Tensor> arguments) const;
 
   // Adds its ops to smelt.stats(), or takes them back (-1): it is not run after all.
   void count_ops(int64_t sign) const;
@@ -48,7 +50,7 @@ struct RecordedGraph::Impl {
   std::optional<std::pair<size_t, size_t>> find_alias(const std::vector<at::Tensor>& inputs) const;
   std::vector<int64_t> bind_symbols(const std::vector<at::Tensor>& inputs) const;
   std::vector<at::Tensor> execute(const LinkedProgram& linked, std::vector<at::Tensor> inputs,
-                                  std::vector<int64_t> symbols) const;
+                                  std::vector<int64_t> symbols, bool* changed = nullptr) const;
   std::string describe(size_t input) const;
 
   std::vector<size_t> written_;  // inputs that the program changes

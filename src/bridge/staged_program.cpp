@@ -5,8 +5,6 @@
 
 #include "base/counters.h"
 #include "bridge/generator_states.h"
-#include "bridge/graph_program.h"
-#include "bridge/linked_program.h"
 
 namespace smelt {
 namespace {
@@ -76,26 +74,25 @@ class Planner {
 
 }  // namespace
 
-StagedProgram::StagedProgram(const OpLog& log, const CallLog& plain, const std::vector<bool>& live,
+StagedProgram::StagedProgram(const OpLog& log, const CallLog& plain, const LogProgram& program,
                              const LogProgram::Interface& interface, const StageStarts& starts,
-                             bool interpreted, const CompileOptions& options) {
+                             WantedProgram want, const CompileOptions& options)
+    : TracedProgram(program) {
   const std::vector<size_t>& begins = starts.positions;
   std::unordered_map<LogValue, size_t> place;
   for (LogValue input : interface.inputs) place.emplace(input, places_++);
-  Planner planner(plain, live, interface);
+  Planner planner(plain, log_.live(), interface);
   CompileOptions unfrozen = options;
   unfrozen.frozen.clear();
+  const WantedProgram kernels = want == WantedProgram::interpreted ? want : WantedProgram::fastest;
   for (size_t s = 0; s <= begins.size(); ++s) {
     const Plan plan = planner.next(s == 0 ? 0 : begins[s - 1],
                                    s < begins.size() ? begins[s] : log.items().size());
     const bool is_called = std::ranges::find(starts.called, plan.first) != starts.called.end();
-    const auto want = is_called     ? GraphProgram::Want::log
-                      : interpreted ? GraphProgram::Want::interpreted
-                                    : GraphProgram::Want::fastest;
     const std::unique_ptr<const OpLog> part = log.part(plan.first, plan.last, plan.given);
     Stage stage;
     stage.first = plan.first;
-    stage.program = std::make_unique<const GraphProgram>(
+    stage.program = choose_program(
         *part,
         LogProgram::Interface{plan.inputs,
                               plan.outputs,
@@ -103,7 +100,7 @@ StagedProgram::StagedProgram(const OpLog& log, const CallLog& plain, const std::
                               interface.examples,
                               s == 0 ? interface.numbers : std::span<const NumberStep>(),
                               {}},
-        want, unfrozen, /*is_stage=*/true);
+        is_called ? WantedProgram::op_by_op : kernels, unfrozen, /*is_stage=*/true);
     if (log.items()[plan.first].recomputed > 0 && stage.program->is_left_to_autograd())
       throw Error("a checkpoint can't be compiled: " + stage.program->refusal());
     for (LogValue value : plan.inputs) stage.inputs.push_back(place.at(value));
@@ -127,8 +124,6 @@ StagedProgram::StagedProgram(const OpLog& log, const CallLog& plain, const std::
   count(Counter::graphs, -static_cast<int64_t>(begins.size()));  // it is one
 }
 
-StagedProgram::~StagedProgram() = default;
-
 std::vector<at::Tensor> StagedProgram::outputs_in(const std::vector<at::Tensor>& places) const {
   std::vector<at::Tensor> outputs;
   outputs.reserve(outputs_.size());
@@ -136,48 +131,40 @@ std::vector<at::Tensor> StagedProgram::outputs_in(const std::vector<at::Tensor>&
   return outputs;
 }
 
-std::vector<at::Tensor> StagedProgram::run(std::vector<at::Tensor> inputs,
-                                           std::span<const c10::Scalar> scalars,
-                                           RunFailure* failure) const {
-  std::vector<at::Tensor> places = std::move(inputs);
+RunOutcome StagedProgram::run_compiled(const std::vector<at::Tensor>& inputs,
+                                       std::span<const c10::Scalar> scalars,
+                                       OnFailure on_failure) const {
+  std::vector<at::Tensor> places = inputs;
   places.resize(places_);
   GeneratorStates states(generators_);
-  const Stage* running = nullptr;
-  bool has_changed = false;  // by the stages before it
+  bool has_changed = false;  // by the stages so far
   bool has_effects = false;  // of an op that may have some, which is not called twice
-  try {
-    for (const Stage& stage : stages_) {
-      if (running != nullptr)
-        has_changed = has_changed || running->writes || running->program->is_watched();
-      running = &stage;
-      has_effects = has_effects || stage.has_effects;
-      std::vector<at::Tensor> arguments;
-      arguments.reserve(stage.inputs.size());
-      for (size_t input : stage.inputs) arguments.push_back(places[input]);
-      for (size_t input : stage.last) places[input].reset();
-      std::vector<at::Tensor> made = stage.program->run(std::move(arguments), scalars, failure);
-      for (size_t i = 0; i < stage.outputs.size(); ++i)
-        places[stage.outputs[i]] = std::move(made[i]);
+  for (const Stage& stage : stages_) {
+    has_effects = has_effects || stage.has_effects;
+    std::vector<at::Tensor> arguments;
+    arguments.reserve(stage.inputs.size());
+    for (size_t input : stage.inputs) arguments.push_back(places[input]);
+    for (size_t input : stage.last) places[input].reset();
+    RunOutcome outcome = stage.program->attempt(std::move(arguments), scalars, on_failure);
+    if (!outcome.is_done()) {
+      if (outcome.kind == RunOutcome::Kind::failed && on_failure == OnFailure::leave &&
+          (has_changed || has_effects || outcome.changed)) {
+        outcome.changed = true;
+        outcome.position += stage.first;
+        outcome.outputs = outputs_in(places);
+      } else {
+        states.restore();
+      }
+      return outcome;
     }
-    has_changed = has_changed || running->writes;
-    return outputs_in(places);
-  } catch (const Mispredicted&) {
-    states.restore();
-    throw;
-  } catch (...) {
-    if (has_effects) LinkedProgram::note_changes();
-    if (failure != nullptr && (has_changed || has_effects || !failure->clean)) {
-      failure->clean = false;
-      failure->position += running->first;
-      failure->outputs = outputs_in(places);
-    } else {
-      states.restore();
-    }
-    throw;
+    for (size_t i = 0; i < stage.outputs.size(); ++i)
+      places[stage.outputs[i]] = std::move(outcome.outputs[i]);
+    has_changed = has_changed || stage.writes || stage.program->is_watched();
   }
+  return RunOutcome::done(outputs_in(places), has_changed || has_effects);
 }
 
-bool StagedProgram::fails_cleanly() const {
+bool StagedProgram::leaves_nothing_behind() const {
   return !writes_early_ && stages_.back().program->fails_cleanly();
 }
 

@@ -10,33 +10,34 @@
 #include <string>
 #include <vector>
 
-#include "bridge/log_program.h"
+#include "bridge/choose_program.h"
+#include "bridge/traced_program.h"
 #include "compile/compile.h"
 #include "log/stages.h"
 
 namespace smelt {
 
-class GraphProgram;
-
-class StagedProgram {
+class StagedProgram final : public TracedProgram {
  public:
-  // As GraphProgram, whose kind its stages are. `plain`: the log as plain data.
-  StagedProgram(const OpLog& log, const CallLog& plain, const std::vector<bool>& live,
-                const LogProgram::Interface& interface, const StageStarts& starts, bool interpreted,
-                const CompileOptions& options);
-  ~StagedProgram();
+  // Its stages are chosen as programs of their own. An Error where a checkpoint can't be
+  // compiled. `plain`: the log as plain data.
+  StagedProgram(const OpLog& log, const CallLog& plain, const LogProgram& program,
+                const LogProgram::Interface& interface, const StageStarts& starts,
+                WantedProgram want, const CompileOptions& options);
 
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::span<const c10::Scalar> scalars,
-                              RunFailure* failure = nullptr) const;
+  Kind kind() const override { return Kind::staged; }
+  size_t ops() const override;
+  std::string str() const override;
 
-  bool fails_cleanly() const;
-  size_t size() const { return stages_.size(); }
-  size_t ops() const;
-  std::string str() const;
+ protected:
+  RunOutcome run_compiled(const std::vector<at::Tensor>& inputs,
+                          std::span<const c10::Scalar> scalars,
+                          OnFailure on_failure) const override;
+  bool leaves_nothing_behind() const override;
 
  private:
   struct Stage {
-    std::unique_ptr<const GraphProgram> program;
+    std::shared_ptr<const TracedProgram> program;
     size_t first = 0;                     // of the log's items
     bool writes = false;                  // it changes an input
     std::vector<size_t> inputs, outputs;  // places

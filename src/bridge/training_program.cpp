@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "bridge/backward_node.h"
+#include "bridge/dropped_gradients.h"
 #include "bridge/evaluate.h"
 #include "bridge/record_joint.h"
 #include "bridge/shared_history.h"
@@ -77,8 +78,13 @@ bool may_fail(const Graph& graph) {
 
 TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
                                  std::span<const LogValue> inputs,
-                                 std::span<const LogValue> outputs, const CompileOptions& options)
-    : log_(program), ambient_(log.ambients().at(0)), options_(options), outputs_(outputs.size()) {
+                                 std::span<const LogValue> outputs, const CompileOptions& options,
+                                 bool clears_gradients)
+    : TracedProgram(program),
+      clears_gradients_(clears_gradients),
+      ambient_(log.ambients().at(0)),
+      options_(options),
+      outputs_(outputs.size()) {
   std::vector<at::Tensor> examples;
   for (LogValue input : inputs) {
     if (log.values()[input].requires_grad) tracked_inputs_.push_back(examples.size());
@@ -184,15 +190,24 @@ void TrainingProgram::note_pass(bool makes_graph) const {
   graph_passes_.store(std::clamp(before + by, 0, kMostGraphPasses), std::memory_order_relaxed);
 }
 
-std::optional<std::vector<at::Tensor>> TrainingProgram::run(
-    const std::vector<at::Tensor>& tensors, std::span<const c10::Scalar> scalars) const {
-  if (torch::autograd::AnomalyMode::is_enabled()) return std::nullopt;  // it names ops
+RunOutcome TrainingProgram::run_compiled(const std::vector<at::Tensor>& inputs,
+                                         std::span<const c10::Scalar> scalars, OnFailure) const {
+  if (!clears_gradients_) return run_forward(inputs, scalars);
+  DroppedGradients dropped(log_, inputs);
+  RunOutcome outcome = run_forward(inputs, scalars);
+  if (outcome.kind == RunOutcome::Kind::mispredicted) dropped.restore();
+  return outcome;
+}
+
+RunOutcome TrainingProgram::run_forward(const std::vector<at::Tensor>& tensors,
+                                        std::span<const c10::Scalar> scalars) const {
+  if (torch::autograd::AnomalyMode::is_enabled()) return {};  // it names ops
   // Hooks on saved tensors see, and checkpointing counts, each that eager saves.
-  if (at::SavedTensorDefaultHooks::get_hooks()) return std::nullopt;
-  if (at::GradMode::is_enabled() != ambient_.grad) return std::nullopt;
-  if (graph_passes_.load(std::memory_order_relaxed) >= kMostGraphPasses) return std::nullopt;
+  if (at::SavedTensorDefaultHooks::get_hooks()) return {};
+  if (at::GradMode::is_enabled() != ambient_.grad) return {};
+  if (graph_passes_.load(std::memory_order_relaxed) >= kMostGraphPasses) return {};
   for (const at::Tensor& input : tensors)
-    if (input.is_inference() || input._fw_grad(0).defined()) return std::nullopt;
+    if (input.is_inference() || input._fw_grad(0).defined()) return {};
   std::vector<at::Tensor> inputs = tensors;
   for (const c10::Scalar& scalar : scalars) inputs.push_back(number_as_tensor(scalar));
   GeneratorStates states(log_.generators());
@@ -201,32 +216,24 @@ std::optional<std::vector<at::Tensor>> TrainingProgram::run(
     const at::NoGradGuard no_grad;
     for (size_t input : changed_) before[input] = inputs[input].clone();
   }
-  std::optional<std::vector<at::Tensor>> made;
   WrittenVersions versions(inputs, log_.version_rises());
-  try {
-    made = forward_->run_typed(inputs);
-  } catch (const KernelFailed&) {
-    states.restore();  // the ops themselves say what is wrong
-    return std::nullopt;
-  } catch (const Mispredicted&) {
+  RunOutcome outcome = forward_->run_typed(inputs);
+  if (!outcome.is_done()) {
     states.restore();
-    if (log_.expects()) throw;  // most likely it is that
-    return std::nullopt;
-  } catch (...) {
-    states.restore();
-    throw;
+    // What the log expects is most likely what does not hold; else the ops say what is wrong.
+    if (outcome.kind == RunOutcome::Kind::mispredicted && !log_.expects()) return {};
+    return outcome;
   }
-  if (!made) return std::nullopt;
   try {
-    versions.settle(*made);
+    versions.settle(outcome.outputs);
     if (!tracked_.empty())
-      BackwardNode::attach(shared_from_this(), inputs, *made, std::move(before), std::move(states));
-  } catch (...) {
-    if (!log_.generators().empty()) LinkedProgram::note_changes();  // numbers have been drawn
-    throw;
+      BackwardNode::attach(shared_from_this(), inputs, outcome.outputs, std::move(before),
+                           std::move(states));
+  } catch (const std::exception&) {
+    return RunOutcome::failed(outcome.changed || !log_.generators().empty());  // numbers are drawn
   }
-  made->resize(outputs_);
-  return made;
+  outcome.outputs.resize(outputs_);
+  return outcome;
 }
 
 TrainingProgram::Backward TrainingProgram::compile_backward(SplitGraphs split,
@@ -294,7 +301,8 @@ const TrainingProgram::Backward& TrainingProgram::backward_for(
       it->second = record_backward(used, inputs());
     }
   } catch (const std::exception& error) {
-    if (log_enabled(Log::graph)) log(Log::graph, std::string("no backward: ") + error.what());
+    if (log_enabled(Log::graph))
+      smelt::log(Log::graph, std::string("no backward: ") + error.what());
     it->second = {};
   }
   return it->second;

@@ -17,32 +17,35 @@
 #include "base/error.h"
 #include "bridge/log_program.h"
 #include "bridge/recorded_graph.h"
+#include "bridge/traced_program.h"
 #include "compile/compile.h"
 #include "passes/split_joint.h"
 #include "passes/value_names.h"
 
 namespace smelt {
 
-class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
+class TrainingProgram final : public TracedProgram,
+                              public std::enable_shared_from_this<TrainingProgram> {
  public:
   // Of a log of which can_train() is true (log/trainability.h), beyond what has to hold for a graph
   // without autograd. An Error where it can't be recorded. Not with the GIL held: it runs the
-  // autograd engine.
+  // autograd engine. `clears_gradients`: all that it does to gradients is to drop some first.
   TrainingProgram(const OpLog& log, const LogProgram& program, std::span<const LogValue> inputs,
-                  std::span<const LogValue> outputs, const CompileOptions& options);
+                  std::span<const LogValue> outputs, const CompileOptions& options,
+                  bool clears_gradients);
   // (A log with a piece that its backward computes again consists of nothing else.)
-
-  // Nothing if the log has to run instead; nothing is changed then, nor by Mispredicted.
-  // Thread-safe.
-  std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& inputs,
-                                             std::span<const c10::Scalar> scalars = {}) const;
 
   // A pass through a run of the forward made a graph of the gradients, or ran the compiled
   // backward. Where the former is usual the log runs: its forward would be computed twice.
   void note_pass(bool makes_graph) const;
 
-  size_t ops() const;
-  std::string str() const;
+  Kind kind() const override { return Kind::training; }
+  size_t ops() const override;
+  std::string str() const override;
+
+ protected:
+  RunOutcome run_compiled(const std::vector<at::Tensor>& inputs,
+                          std::span<const c10::Scalar> scalars, OnFailure) const override;
 
  private:
   friend class BackwardNode;
@@ -60,6 +63,8 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
     bool may_fail = false;                                // a run may end without a result
   };
 
+  RunOutcome run_forward(const std::vector<at::Tensor>& inputs,
+                         std::span<const c10::Scalar> scalars) const;
   std::vector<at::Tensor> gradient_examples() const;
   void simplify(Recorded& recorded) const;
   SplitGraphs split(Recorded& recorded);
@@ -72,7 +77,7 @@ class TrainingProgram : public std::enable_shared_from_this<TrainingProgram> {
   const Backward& backward_for(const std::vector<bool>& used,
                                const std::function<std::vector<at::Tensor>()>& inputs) const;
 
-  const LogProgram log_;
+  const bool clears_gradients_;
   const OpAmbient ambient_;  // that the log started with
   const CompileOptions options_;
   const size_t outputs_;

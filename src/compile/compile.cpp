@@ -35,6 +35,17 @@ Program lower_with_kernels(const Graph& graph, const CompileOptions& options, Re
 
 }  // namespace
 
+CompileOptions compile_options(const Settings& settings, std::vector<bool> module_state) {
+  CompileOptions options;
+  options.passes.disabled = settings.disabled_passes;
+  options.schedule.fusion = settings.fusion;
+  options.schedule.max_fused_nodes = settings.max_fused_nodes;
+  options.kernels.contract = settings.contract;
+  options.cuda_graphs = settings.cuda_graphs;
+  if (settings.freeze) options.frozen = std::move(module_state);
+  return options;
+}
+
 std::function<bool(const Device&)> has_kernels(const ScheduleOptions& options) {
   if (options.backends.empty()) return {};
   return [backends = options.backends](const Device& device) {

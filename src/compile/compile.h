@@ -6,15 +6,13 @@
 
 #include "backend/backend.h"
 #include "base/record.h"
+#include "base/settings.h"
 #include "graph/graph.h"
 #include "passes/passes.h"
 #include "runtime/program.h"
 #include "schedule/schedule.h"
 
 namespace smelt {
-
-// When a program on CUDA is run as a CUDA graph.
-enum class GraphUse : uint8_t { never, if_faster, always };
 
 struct CompileOptions {
   PassOptions passes;
@@ -29,6 +27,10 @@ struct CompileOptions {
   std::vector<bool> frozen;
   GraphUse cuda_graphs = GraphUse::never;
 };
+
+// Those that the user's settings ask for; all else is as it is by itself. `module_state`: by
+// argument, it is a parameter or buffer of a module, which settings may freeze.
+CompileOptions compile_options(const Settings& settings, std::vector<bool> module_state = {});
 
 // Improves the graph in place and lowers it. A kernel that can't be compiled is no error: its nodes
 // are called.

@@ -122,6 +122,24 @@ TEST(Compile, RandomProgramsComputeWhatTheirGraphsSay) {
   }
 }
 
+TEST(Compile, OptionsAreWhatTheSettingsSay) {
+  Settings settings;
+  settings.disabled_passes = {"remove_dead"};
+  settings.fusion = Fusion::pointwise;
+  settings.max_fused_nodes = 8;
+  settings.contract = false;
+  settings.cuda_graphs = GraphUse::always;
+  CompileOptions options = compile_options(settings, {true, false});
+  EXPECT_EQ(options.passes.disabled, settings.disabled_passes);
+  EXPECT_EQ(options.schedule.fusion, Fusion::pointwise);
+  EXPECT_EQ(options.schedule.max_fused_nodes, 8);
+  EXPECT_FALSE(options.kernels.contract);
+  EXPECT_EQ(options.cuda_graphs, GraphUse::always);
+  EXPECT_TRUE(options.frozen.empty());  // the state of modules may change, unless asked otherwise
+  settings.freeze = true;
+  EXPECT_EQ(compile_options(settings, {true, false}).frozen, (std::vector<bool>{true, false}));
+}
+
 TEST(Compile, RecordsItsStagesAndTime) {
   Graph graph = random_graph(0);
   Record record;

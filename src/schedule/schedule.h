@@ -6,16 +6,11 @@
 
 #include "backend/backend.h"
 #include "base/record.h"
+#include "base/settings.h"
 #include "graph/graph.h"
 #include "loops/kernel.h"
 
 namespace smelt {
-
-enum class Fusion : uint8_t {
-  none,       // a kernel per node
-  pointwise,  // chains of pointwise nodes
-  full,       // reductions with what comes before and after, siblings
-};
 
 struct ScheduleOptions {
   Fusion fusion = Fusion::full;

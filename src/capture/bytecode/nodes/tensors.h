@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/number.h"
+#include "base/settings.h"
 #include "capture/bytecode/cpython/object.h"
 #include "capture/bytecode/nodes/breaks.h"
 
@@ -75,9 +76,8 @@ struct ProgramRequest {
   std::vector<Number> examples;          // what the scalars are now
   std::vector<NumberStep> numbers;       // that the program reads and computes itself
   std::vector<ScalarId> wanted_numbers;  // of these, behind the outputs
-  std::string backend;
-  std::string tuning;   // options of the back end, as "name=value,"
-  Py_ssize_t mode = 0;  // index into compile modes
+  std::vector<bool> module_state;        // by input: it is a parameter or buffer of a module
+  Settings settings;
   PyObject* backend_callable = nullptr;
 };
 

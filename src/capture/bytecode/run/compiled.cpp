@@ -51,8 +51,8 @@ void set_pass_timer(const PassTimer* timer) { given_timer = timer; }
 namespace {
 
 // Other back ends are for looking at what happens, fullgraph=True for knowing what does.
-bool measures(const CompileOptions& options) {
-  return options.rollback && options.backend == "native" && !options.fullgraph;
+bool measures(const Settings& settings) {
+  return settings.rollback && settings.engine == Engine::native && !settings.fullgraph;
 }
 
 std::string milliseconds(int64_t ns) {
@@ -63,8 +63,10 @@ std::string milliseconds(int64_t ns) {
 
 }  // namespace
 
-Compiled::Compiled(CompileOptions options)
-    : options_(std::move(options)), budget_(measures(options_)) {
+Compiled::Compiled(Settings settings, Object backend_callable)
+    : settings_(std::move(settings)),
+      backend_callable_(std::move(backend_callable)),
+      budget_(measures(settings_)) {
   // Asked for the first time, it imports modules: not in the middle of a trace.
   const Object sample = Object::steal(PyList_New(0));
   if (sample) is_constant(sample.get());
@@ -87,7 +89,7 @@ PyObject* Compiled::call(PyObject* function, PyObject* const* arguments, size_t 
   if (!budget_.is_quiet())
     return call_measured(run,
                          [&] { return PyObject_Vectorcall(function, arguments, nargsf, names); });
-  if (!options_.fullgraph) return run();
+  if (!settings_.fullgraph) return run();
   const FullgraphCheck check;
   PyObject* result = run();
   if (result == nullptr || !check.failure()) return result;
@@ -199,7 +201,7 @@ void Compiled::reset() {
   breaks_.clear();
   recompiles_.clear();
   rollbacks_.clear();
-  budget_ = Budget(measures(options_));
+  budget_ = Budget(measures(settings_));
   timed_.reset();
   idle_adoptions_ = 0;
   has_warned_ = false;
@@ -249,7 +251,7 @@ std::vector<SegmentReport> Compiled::segments() const {
 }
 
 int Compiled::traverse(visitproc visit, void* arg) const {
-  Py_VISIT(options_.backend_callable.get());
+  Py_VISIT(backend_callable_.get());
   for (const auto& [code, root] : codes_) {
     if (root.owners() > 1) continue;  // a frame that runs just now holds all of it too
     Py_VISIT(root->code.get());
@@ -270,7 +272,7 @@ void Compiled::clear() {
     for (auto& [offset, list] : root->segments->at)
       for (const GilShared<Segment>& segment : SegmentList(list)) segment->clear();
   }
-  options_.backend_callable = {};
+  backend_callable_ = {};
 }
 
 bool follows_this_python() { return Interpreter::supports_this_python(); }

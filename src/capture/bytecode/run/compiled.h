@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/settings.h"
 #include "capture/bytecode/cpython/frame.h"
 #include "capture/bytecode/run/budget.h"
 #include "capture/bytecode/run/segment.h"
@@ -15,19 +16,6 @@
 #include "capture/bytecode/trace/follower.h"
 
 namespace smelt::bytecode {
-
-struct CompileOptions {
-  std::string backend = "native";
-  std::string tuning;  // options of the back end, as "name=value,"
-  Object backend_callable;
-  int mode = 0;
-  bool fullgraph = false;   // an error where the tensor ops of a call can't be in one graph
-  int recompile_limit = 8;  // segments per offset
-  // Compiled code that is measured to be slower than Python is given up, and variants must be worth
-  // their cost. A limit that the user has given is used up in any case.
-  bool rollback = true;
-  bool is_limit_given = false;
-};
 
 // One line of smelt.explain's report.
 struct SegmentReport {
@@ -53,7 +41,8 @@ struct RootCode : GilCounted {
 // it calls at graph breaks. Shared by the callable and running calls.
 class Compiled final : public FrameRunner {
  public:
-  explicit Compiled(CompileOptions options);
+  // `backend_callable`: of Engine::custom, makes programs of graphs; else nothing.
+  Compiled(Settings settings, Object backend_callable);
   ~Compiled() override;
   Compiled(const Compiled&) = delete;
   Compiled& operator=(const Compiled&) = delete;
@@ -61,7 +50,6 @@ class Compiled final : public FrameRunner {
   // Calls the function with its frame run by smelt.
   PyObject* call(PyObject* function, PyObject* const* arguments, size_t nargsf, PyObject* names);
 
-  const CompileOptions& options() const { return options_; }
   // Its own, or the process's.
   Stance stance() const {
     const Stance own = stance_.load(std::memory_order_relaxed);
@@ -98,7 +86,8 @@ class Compiled final : public FrameRunner {
   PyObject* call_measured(const Run& run, const Plain& plain);
   void judge(bool with_gradients);
 
-  CompileOptions options_;
+  const Settings settings_;
+  Object backend_callable_;
   std::atomic<Stance> stance_ = Stance::as_process;
   std::unordered_map<PyCodeObject*, GilShared<RootCode>> codes_;
   std::vector<Break> breaks_;            // each place once

@@ -376,7 +376,7 @@ RootRunner::Next RootRunner::give_up(int offset, const std::string& reason) {
   compiled_.budget_.close();
   if (std::exchange(compiled_.has_warned_, true)) return go_on_in_cpython();
   const std::string text = limit_text(describe_start(thread_, frame_, offset),
-                                      compiled_.options_.recompile_limit, reason);
+                                      compiled_.settings_.recompile_limit, reason);
   if (!warn(thread_, text)) return finish(leave(thread_, frame_, nullptr));
   return go_on_in_cpython();
 }
@@ -405,7 +405,7 @@ std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
     return go_on_in_cpython();
   }
   const SegmentList list = found->second;
-  const auto limit = static_cast<size_t>(compiled_.options_.recompile_limit);
+  const auto limit = static_cast<size_t>(compiled_.settings_.recompile_limit);
   size_t like_this = 0;
   uint64_t hits = 0;
   for (const auto& segment : list) {
@@ -417,7 +417,7 @@ std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
     return std::nullopt;
   ++segments_->misses[offset];
   const bool is_enough = like_this >= limit || list.size() >= kMostKinds * limit;
-  if (!is_enough && !compiled_.options_.is_limit_given && !budget.grants(like_this, hits)) {
+  if (!is_enough && !compiled_.settings_.is_limit_given && !budget.grants(like_this, hits)) {
     note_refusal(offset, like_this);
     budget.suspect();
     return go_on_in_cpython();
@@ -445,9 +445,9 @@ std::optional<RootRunner::Next> RootRunner::refuse_by_stance(int offset) {
 
 // Variants of this kind can be without number.
 bool RootRunner::is_for_other_sizes(int offset) const {
-  const CompileOptions& options = compiled_.options_;
   const auto found = segments_->at.find(offset);
-  if (found == segments_->at.end() || options.is_limit_given || !compiled_.budget_.measures())
+  if (found == segments_->at.end() || compiled_.settings_.is_limit_given ||
+      !compiled_.budget_.measures())
     return false;
   // What is in tensors most often decides between two ways.
   constexpr int kFewWays = 2;
@@ -486,7 +486,7 @@ RootRunner::Next RootRunner::trace(int offset, const GilShared<Segment>& outgrow
   tracing.runner = &compiled_;
   trace->code = Object::share(reinterpret_cast<PyObject*>(frame_.code()));
   // A back end of the user's takes tensors only.
-  if (!compiled_.options_.backend_callable) {
+  if (!compiled_.backend_callable_) {
     trace->changing = &segments_->changing;
     trace->log().keep_numbers();
   }
@@ -497,7 +497,7 @@ RootRunner::Next RootRunner::trace(int offset, const GilShared<Segment>& outgrow
   for (size_t i = 0; i < used_slots(); ++i)
     if (frame_.slots()[i] != nullptr) refs[i] = trace->slot_ref(static_cast<int>(i));
   Interpreter interpreter(thread_, frame_, trace.get(), true, std::move(refs));
-  if (offset == start_ && !segments_->expected.empty() && !compiled_.options_.fullgraph)
+  if (offset == start_ && !segments_->expected.empty() && !compiled_.settings_.fullgraph)
     interpreter.expect_breaks(&segments_->expected);
   FrameOutcome outcome;
   bool has_ended = false;
@@ -589,9 +589,8 @@ std::optional<TraceResult> RootRunner::finish_trace(Trace& trace, const Interpre
                                                     FrameOutcome outcome, int offset) {
   const SavedError error;
   const ProcessLeftAlone as_it_was(thread_);
-  const CompileOptions& options = compiled_.options_;
-  const Trace::Request request{is_tentative_ ? "eager" : options.backend, options.tuning,
-                               options.mode, options.backend_callable.get()};
+  Trace::Request request{compiled_.settings_, compiled_.backend_callable_.get()};
+  if (is_tentative_) request.settings.engine = Engine::eager;
   std::optional<TraceResult> result;
   try {
     if (outcome == FrameOutcome::returned)
@@ -605,7 +604,7 @@ std::optional<TraceResult> RootRunner::finish_trace(Trace& trace, const Interpre
     result.reset();
     trace.fail(problem);
   }
-  if (options.backend_callable && !result) backend_error_ = take_error();
+  if (compiled_.backend_callable_ && !result) backend_error_ = take_error();
   PyErr_Clear();
   return result;
 }

@@ -338,23 +338,19 @@ bool is_module_state(const std::vector<Node>& nodes, Ref ref) {
 bool Trace::make_program(TraceResult& result, const Position& position, const Request& request) {
   if (position.log == 0) return true;
   ProgramRequest wanted;
-  wanted.backend = request.backend;
-  wanted.tuning = request.tuning;
-  wanted.mode = request.mode;
+  wanted.settings = request.settings;
   wanted.backend_callable = request.backend_callable;
   std::unordered_map<LogValue, Ref> path_of;
   for (Ref ref : tensor_paths_)
     path_of.emplace(log_->value_of(result.nodes[ref].object.get()), ref);
-  std::string module_state;  // by input: it is a parameter or buffer of a module
   for (LogValue input : log_->used_inputs()) {
     const Ref ref = path_of.at(input);
     result.nodes[ref].guards |= kGuardTensor;
     wanted.inputs.push_back(input);
     const bool is_there = std::ranges::find(dropped_, ref) == dropped_.end();
-    module_state += is_there && is_module_state(result.nodes, ref) ? '1' : '0';
+    wanted.module_state.push_back(is_there && is_module_state(result.nodes, ref));
     result.program_inputs.push_back(ref);
   }
-  wanted.tuning += "module_state=" + module_state + ",";
   ProgramNumbers program_numbers(result.nodes, wanted, result.program_scalars);
   for (ScalarId scalar : log_->used_scalars()) {
     if (result.nodes[scalar].late)

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "base/settings.h"
 #include "capture/bytecode/nodes/lazy_elements.h"
 #include "capture/bytecode/nodes/node.h"
 #include "capture/bytecode/trace/overlay.h"
@@ -50,9 +50,7 @@ struct GuardEntry {
 
 // What a trace is to be made into.
 struct SegmentRequest {
-  std::string backend;
-  std::string tuning;  // options of the back end, as "name=value,"
-  int mode = 0;
+  Settings settings;
   PyObject* backend_callable = nullptr;
 };
 

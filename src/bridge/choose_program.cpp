@@ -1,0 +1,393 @@
+#include "bridge/choose_program.h"
+
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/counters.h"
+#include "bridge/consumed_node.h"
+#include "bridge/graph_program.h"
+#include "bridge/linked_program.h"
+#include "bridge/preparation.h"
+#include "bridge/record_joint.h"
+#include "bridge/recorded_graph.h"
+#include "bridge/staged_program.h"
+#include "bridge/tracked_outputs.h"
+#include "bridge/training_program.h"
+#include "capture/dispatch/convert.h"
+#include "capture/dispatch/grad_ops.h"
+#include "capture/dispatch/plain_log.h"
+#include "log/trainability.h"
+#include "log/writes.h"
+
+namespace smelt {
+namespace {
+
+// What is copied into tensors of the caller is few elements: more costs more than an op. Beside
+// what a CUDA graph saves, a copy on the device is little.
+constexpr int64_t kFewElements = 4096;
+constexpr int64_t kFewOnCuda = 1 << 20;
+
+int64_t few_elements(const CompileOptions& options, const OpLog& log) {
+  if (options.cuda_graphs != GraphUse::always) return kFewElements;
+  for (const LoggedTensor& value : log.values())
+    if (value.kind == LoggedTensor::Kind::input && value.device.is_cuda()) return kFewOnCuda;
+  return kFewElements;
+}
+
+// Which of the two to run. With generated kernels the graph. They store what is written to tensors
+// of the caller in place; where that can't be done it is computed into new memory and copied, which
+// loses against the ops as they are.
+//
+// Without, both call PyTorch's kernels one by one. A step of a graph
+// costs about as much as an op of a log. Where PyTorch composes an op of others, the graph has
+// several steps for it, but the log goes through those too, with autograd's part on top; and passes
+// remove what is computed twice. Microseconds per run on small tensors, log and graph, on a busy
+// machine where less than a tenth means nothing: 30 additions 23, 22; 30 relus 20, 21; six linear
+// layers with relu 18, 15; three einsums 24, 4.5. In-place code is the exception (37, 39 for 30
+// ops, and more on large tensors).
+Decision graph_is_faster(const OpLog& log, const CallLog& plain, const LogProgram& program,
+                         int64_t few) {
+  const bool kernels = !native_backends().empty();
+  if (!program.writes()) return Decision::allow();
+  const bool outside = std::ranges::any_of(
+      log.items(), [&](const LogItem& item) { return log.changes_input(item); });
+  if (!kernels) return Decision::forbid("in-place ops are fastest as they are");
+  return !outside || writes_whole_tensors(plain, few)
+             ? Decision::allow()
+             : Decision::forbid("parts of tensors are changed in place");
+}
+
+bool makes_native_kernels(const CompileOptions& options) {
+  return std::ranges::any_of(options.schedule.backends,
+                             [](const Backend* backend) { return backend->is_native(); });
+}
+
+// Likewise, when it is known what is copied.
+Decision graph_is_faster(const Program& program, int64_t few) {
+  std::unordered_set<Register> stored;
+  for (const Step& step : program.steps) stored.insert(step.into.begin(), step.into.end());
+  for (const Step& step : program.steps) {
+    if (step.op != "smelt::write" || stored.contains(step.args[0].get<Ref>().id)) continue;
+    if (step.types[0].numel().as_known().value_or(few + 1) > few)
+      return Decision::forbid("what it changes in place would be copied");
+  }
+  return Decision::allow();
+}
+
+// Is there an output that a backward pass may start from?
+bool leaves_graph(const OpLog& log, std::span<const LogValue> outputs) {
+  bool tracked = false;
+  for (LogValue output : outputs) {
+    if (!log.is_tracked(output)) continue;
+    tracked = true;
+    if (const at::Tensor tensor = log.tensor(output); tensor.defined() && !tensor.grad_fn())
+      return false;
+  }
+  return tracked;
+}
+
+bool has_hooks(const OpLog& log, std::span<const LogValue> inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [&](LogValue input) {
+    const at::Tensor tensor = log.tensor(input);
+    return tensor.defined() && tensor.requires_grad() &&
+           (!torch::autograd::impl::hooks(tensor).empty() ||
+            torch::autograd::impl::post_acc_grad_hooks(tensor));
+  });
+}
+
+// Who makes kernels for such a program.
+std::vector<const Backend*> backends_of(WantedProgram want) {
+  if (want == WantedProgram::interpreted) return find_backends("interpret").value();
+  if (want == WantedProgram::fastest) return native_backends();
+  return {};
+}
+
+// A program without generated kernels is op by op what the log is, with more around it.
+Decision can_train(const OpLog& log, const CallLog& plain, std::span<const LogValue> inputs,
+                   std::span<const LogValue> outputs, WantedProgram want) {
+  const std::vector<const Backend*> backends = backends_of(want);
+  if (backends.empty()) return Decision::forbid("its results take part in autograd");
+  for (const LogValue input : inputs)
+    if (const c10::Device device = log.values()[input].device;
+        !backend_for(backends, to_device(device)))
+      return Decision::forbid("its results take part in autograd, and no kernels are made for " +
+                              device.str());
+  return smelt::can_train(plain, inputs, outputs);
+}
+
+bool share_memory(const OpLog& log, std::span<const LogValue> outputs) {
+  std::vector<int32_t> seen;
+  for (LogValue output : outputs) {
+    if (output < 0 || log.values()[output].kind == LoggedTensor::Kind::input) continue;
+    const int32_t memory = log.values()[output].memory;
+    if (std::find(seen.begin(), seen.end(), memory) != seen.end()) return true;
+    seen.push_back(memory);
+  }
+  return false;
+}
+
+// Without autograd: nothing that a stage before the last would have to take back.
+bool can_be_parted(const LogProgram& log, bool gives_no_numbers) {
+  return !log.writes() && !log.has_grads() && gives_no_numbers && log.computes_without_numbers();
+}
+
+// Is an output changed in place behind its retain_grad()? Which gradient it keeps then is left to
+// PyTorch.
+bool changes_retained(const OpLog& log, std::span<const LogValue> outputs) {
+  std::vector<int32_t> retained;  // memories
+  for (const LogItem& item : log.items()) {
+    for (LogValue written : item.written)
+      if (std::ranges::find(retained, log.values()[written].memory) != retained.end()) return true;
+    if (item.op != &retain_grad_op()) continue;
+    each_argument(item, [&](LogValue value) {
+      if (std::ranges::find(outputs, value) != outputs.end())
+        retained.push_back(log.values()[value].memory);
+    });
+  }
+  return false;
+}
+
+// Of few ops around those that no graph takes no stage is worth it.
+Decision is_worth_parting(const LogProgram& log, const std::vector<CalledRange>& called) {
+  constexpr size_t kFewOps = 4;
+  size_t inside = 0, all = 0;
+  for (size_t i = 0; i < log.live().size(); ++i) {
+    if (!log.live()[i]) continue;
+    ++all;
+    inside += std::ranges::any_of(
+        called, [i](const CalledRange& range) { return range.first <= i && i < range.end; });
+  }
+  if (all - inside >= kFewOps) return Decision::allow();
+  return Decision::forbid("it calls autograd or Python code, or has shapes that contents decide");
+}
+
+bool has_effects(const OpLog& log) {
+  return std::ranges::any_of(log.items(), &LogItem::has_effects);
+}
+
+// By requires_grad_() where no op has a gradient: a graph of such ops would not know.
+bool gives_leaf(const OpLog& log, std::span<const LogValue> outputs) {
+  return std::ranges::any_of(outputs, [&](LogValue output) { return log.is_tracked(output); });
+}
+
+// A graph with a backward pass in it knows nothing of autograd. What it returns must not be
+// something that a further pass could start from.
+Decision can_step(const OpLog& log, const LogProgram& program, std::span<const LogValue> inputs,
+                  std::span<const LogValue> outputs) {
+  if (torch::autograd::AnomalyMode::is_enabled())
+    return Decision::forbid("anomaly mode names the ops of a backward pass");
+  for (LogValue input : inputs)
+    if (const at::Tensor tensor = log.tensor(input);
+        tensor.defined() && program.has_backward() && !tensor.is_leaf())
+      return Decision::forbid("a backward pass goes on in what was computed before");
+  for (LogValue output : outputs) {
+    if (output < 0 || log.values()[output].kind == LoggedTensor::Kind::input) continue;
+    const LoggedTensor& value = log.values()[output];
+    if (log.is_input_memory(value.memory))
+      return Decision::forbid("an output of a step shows an input's memory");
+    if (value.retains_grad) return Decision::forbid("an output of a step has a gradient");
+    // Hooks are not called to try it.
+    if (value.requires_grad &&
+        !(log.is_consumed(output) && (program.has_hooks() || is_used_up(log.tensor(output)))))
+      return Decision::forbid("an output requires a gradient that the step does not compute");
+  }
+  return Decision::allow();
+}
+
+// `calls_apart`: what no graph takes is called between stages.
+Decision can_record(const OpLog& log, const LogProgram& program, std::span<const LogValue> inputs,
+                    bool calls_apart) {
+  for (const LogItem& item : log.items())
+    if (item.op == &opaque_op() && !(calls_apart && item.applies_function) &&
+        !(program.has_backward() && (item.registers_hook || item.function)))
+      return Decision::forbid("it calls autograd or Python code");
+  for (const LogItem& item : log.items())
+    if (log.ambients()[item.ambient].inference != log.ambients()[0].inference)
+      return Decision::forbid("inference mode is switched inside");
+  for (LogValue input : inputs) {
+    const at::Tensor tensor = log.tensor(input);
+    if (!tensor.defined()) return Decision::forbid("an input is gone");
+    const LoggedTensor& then = log.values()[input];
+    if (tensor.layout() != c10::kStrided || tensor.sizes() != then.sizes ||
+        tensor.strides() != then.strides || tensor.scalar_type() != then.dtype)
+      return Decision::forbid("the type of an input is changed");
+  }
+  return Decision::allow();
+}
+
+// What stands for and against each kind of program, for one log.
+class Chooser {
+ public:
+  Chooser(const OpLog& log, const LogProgram::Interface& interface, WantedProgram want,
+          const CompileOptions& options, bool is_stage)
+      : log_(log),
+        interface_(interface),
+        inputs_(interface.inputs),
+        outputs_(interface.outputs),
+        want_(want),
+        options_(options),
+        is_stage_(is_stage),
+        program_(log, interface) {}
+
+  std::shared_ptr<const TracedProgram> choose() {
+    std::string refusal;
+    if (program_.ops() > 0) {
+      std::shared_ptr<const TracedProgram> made;
+      if (want_ != WantedProgram::op_by_op)
+        if (const Decision decision = compile(made); !decision) refusal = decision.reason();
+      if (made) return made;  // whoever made it has counted it
+      count(Counter::graphs);
+      count(Counter::ops_fallback, static_cast<int64_t>(program_.ops()));
+    }
+    return std::make_shared<const OpByOpProgram>(std::move(program_), std::move(refusal));
+  }
+
+ private:
+  Decision compile(std::shared_ptr<const TracedProgram>& made) {
+    plain_ = plain_log(log_, LogDetail::types);
+    // zero_grad() before a forward whose backward comes later. Hooks see in which order gradients
+    // come, which one node for all of them does not keep.
+    clears_only_ =
+        program_.clears_only() && leaves_graph(log_, outputs_) && !has_hooks(log_, inputs_);
+    tracked_ = program_.uses_autograd() && (!program_.has_grads() || clears_only_);
+    if (!is_stage_ && !program_.has_grads() && !program_.has_backward())
+      called_ = find_called(plain_, program_.live());
+    shares_ = share_memory(log_, outputs_);
+    if (const Decision decision = can_compile(); !decision) return decision;
+    StageStarts stages;
+    if ((tracked_ || shares_ || !called_.empty()) && !is_stage_)
+      stages =
+          find_stages(plain_, program_.live(), outputs_, tracked_outputs(log_, outputs_), called_);
+    if (!stages.possible) return stages.possible;
+    try {
+      if (!stages.positions.empty() || !stages.called.empty())
+        made = std::make_shared<const StagedProgram>(log_, plain_, program_, interface_, stages,
+                                                     want_, options_);
+      else if (tracked_)
+        made = std::make_shared<const TrainingProgram>(log_, program_, inputs_, outputs_,
+                                                       kernel_options(), clears_only_);
+      else
+        return record(made);
+    } catch (const std::exception& error) {
+      return Decision::forbid(error.what());
+    }
+    return Decision::allow();
+  }
+
+  Decision can_compile() const {
+    const bool reads_no_numbers =
+        interface_.wanted_numbers.empty() && program_.computes_without_numbers();
+    // PyTorch must know such outputs as views of each other: by stages, if they can be made so.
+    if (shares_ &&
+        (is_stage_ || (!tracked_ && !can_be_parted(program_, interface_.wanted_numbers.empty()))))
+      return Decision::forbid("two outputs share memory");
+    if (has_effects(log_) && called_.empty())  // part of a step, or left in a stage of no graph
+      return Decision::forbid("an op may have effects");
+    if (const Decision decision = can_record(log_, program_, inputs_, !called_.empty()); !decision)
+      return decision;
+    if (!called_.empty()) {
+      if (const Decision decision = is_worth_parting(program_, called_); !decision) return decision;
+      if (!reads_no_numbers)
+        return Decision::forbid("numbers are read, and some of its ops no graph takes");
+    }
+    if (changes_retained(log_, outputs_))
+      return Decision::forbid("an output is changed behind its retain_grad()");
+    return tracked_ ? can_take_part_in_autograd(reads_no_numbers) : can_do_without_autograd();
+  }
+
+  Decision can_take_part_in_autograd(bool reads_no_numbers) const {
+    if (const Decision decision = can_train(log_, plain_, inputs_, outputs_, want_); !decision)
+      return decision;
+    return reads_no_numbers
+               ? Decision::allow()
+               : Decision::forbid("its results take part in autograd, and a number is read");
+  }
+
+  Decision can_do_without_autograd() const {
+    if (program_.has_grads()) {
+      if (const Decision decision = can_step(log_, program_, inputs_, outputs_); !decision)
+        return decision;
+    } else if (gives_leaf(log_, outputs_)) {
+      return Decision::forbid("a result is a leaf that requires a gradient");
+    }
+    if (want_ != WantedProgram::fastest || program_.has_backward()) return Decision::allow();
+    return graph_is_faster(log_, plain_, program_, few_elements(options_, log_));
+  }
+
+  CompileOptions kernel_options() const {
+    CompileOptions options = options_;
+    options.schedule.backends = backends_of(want_);
+    if (tracked_ || program_.has_grads()) options.frozen.clear();  // an optimizer changes weights
+    return options;
+  }
+
+  Decision record(std::shared_ptr<const TracedProgram>& made) {
+    CompileOptions options = kernel_options();
+    std::vector<at::Tensor> examples;
+    for (LogValue input : inputs_) examples.push_back(log_.tensor(input));
+    if (program_.has_grads()) {
+      std::vector<size_t> consumed;
+      for (size_t i = 0; i < outputs_.size(); ++i)
+        if (log_.is_tracked(outputs_[i])) consumed.push_back(i);
+      RecordedGraph graph(
+          std::make_shared<const RecordedGraph::Impl>(record_step(program_, examples), options));
+      made = std::make_shared<const GraphProgram>(std::move(program_), std::move(graph),
+                                                  std::move(consumed));
+      return Decision::allow();
+    }
+    const auto replay = [&](const std::vector<at::Tensor>& twins) {
+      std::vector<c10::Scalar> numbers;  // further arguments
+      for (const c10::Scalar& example : program_.scalar_examples())
+        numbers.push_back(Recorder::current()->add_number(example));
+      return program_.replay(twins, numbers);
+    };
+    // Changes of an inference tensor are not counted, and could not be noticed; nor could those
+    // that ops make silently on another device.
+    for (size_t i = 0; i < options.frozen.size(); ++i)
+      if (examples[i].is_inference() || !can_watch(examples[i])) options.frozen[i] = false;
+    RecordedGraph graph = record_as(replay, examples, {}, options);
+    if (makes_native_kernels(options))
+      if (const Decision decision =
+              graph_is_faster(graph.impl().program->program(), few_elements(options, log_));
+          !decision) {
+        graph.impl().count_ops(-1);
+        count(Counter::graphs, -1);
+        return decision;
+      }
+    made = std::make_shared<const GraphProgram>(std::move(program_), std::move(graph),
+                                                std::vector<size_t>());
+    return Decision::allow();
+  }
+
+  const OpLog& log_;
+  const LogProgram::Interface& interface_;
+  const std::span<const LogValue> inputs_, outputs_;
+  const WantedProgram want_;
+  const CompileOptions& options_;
+  const bool is_stage_;
+  LogProgram program_;
+  CallLog plain_;                    // the log as plain data
+  bool clears_only_ = false;         // gradients, before a forward that takes part in autograd
+  bool tracked_ = false;             // its results take part in autograd
+  bool shares_ = false;              // two outputs share memory
+  std::vector<CalledRange> called_;  // what no graph takes
+};
+
+}  // namespace
+
+std::shared_ptr<const TracedProgram> choose_program(const OpLog& log,
+                                                    const LogProgram::Interface& interface,
+                                                    WantedProgram want,
+                                                    const CompileOptions& options, bool is_stage) {
+  return Chooser(log, interface, want, options, is_stage).choose();
+}
+
+}  // namespace smelt

@@ -314,7 +314,7 @@ class AtenMachine final : public Machine {
   bool add_to_count(const LinkedStep& step, const Step& plain) {
     if (plain.types.size() != 1 || plain.types[0].rank() != 0 || !plain.types[0].device.is_cpu() ||
         plain.types[0].dtype != DType::f32 || plain.op != kCountOp || step.slots.size() != 1 ||
-        step.slots[0].arg != 0 || step.slots[0].is_number || step.in_place_op ||
+        step.slots[0].argument != 0 || !step.numbers.empty() || step.in_place_op ||
         !step.arguments[1].isTensor() || !step.arguments[2].isScalar() ||
         !step.arguments[2].toScalar().equal(1))
       return false;

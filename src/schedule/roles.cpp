@@ -233,7 +233,7 @@ void Roles::inline_widened(const Graph& graph) {
     const TensorType& type = graph.type(value);
     const auto elements = type.numel().as_known();
     if (!elements || is_output[value] || !read_by_kernels(graph, value, part[i]) ||
-        smelt::may_fail(graph, graph.nodes[i]))
+        may_fail_in_kernel(graph, graph.nodes[i]))
       continue;
     int64_t bytes = 0;
     bool there = true;

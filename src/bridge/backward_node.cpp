@@ -114,13 +114,11 @@ std::vector<c10::Scalar> BackwardNode::take_numbers(std::vector<at::Tensor>& inp
   return numbers;
 }
 
-// Without any gradient it is a pass from all of them.
 std::vector<bool> BackwardNode::used_up_after(const std::vector<bool>& used) const {
   std::vector<bool> after = used_up_;
-  const bool is_all = std::ranges::none_of(used, std::identity());
   for (size_t j = 0; j < after.size(); ++j)
     for (size_t i = 0; i < after.size(); ++i)
-      after[j] = after[j] || is_all || (used[i] && program_->used_up_by_[i][j]);
+      after[j] = after[j] || (used[i] && program_->used_up_by_[i][j]);
   return after;
 }
 
@@ -130,10 +128,10 @@ BackwardNode::List BackwardNode::apply(List&& gradients) {
   used.reserve(gradients.size());
   for (const at::Tensor& gradient : gradients) used.push_back(gradient.defined());
   passed_ = used;
-  const bool is_empty = std::ranges::none_of(used, std::identity());
   for (size_t i = 0; i < used.size(); ++i)
-    TORCH_CHECK(!used_up_[i] || !(used[i] || is_empty), torch::autograd::ERR_BACKWARD_TWICE);
-  if (is_empty) return List(program_->tracked_inputs_.size());
+    TORCH_CHECK(!used_up_[i] || !used[i], torch::autograd::ERR_BACKWARD_TWICE);
+  // A pass from another result of a compiled function comes by although nothing leads here.
+  if (std::ranges::none_of(used, std::identity())) return List(program_->tracked_inputs_.size());
   const TrainingProgram::Backward* backward = compiled_backward(gradients, used);
   program_->note_pass(at::GradMode::is_enabled());
   // Of what the log will not read, changes are still the error that they are in eager.
@@ -227,8 +225,9 @@ BackwardNode::List BackwardNode::run_log(const List& gradients) {
 void BackwardNode::release_variables() {
   const std::lock_guard lock(mutex_);
   if (saved_.empty()) return;  // as often as one likes, as in eager
-  used_up_ = used_up_after(passed_.empty() ? std::vector<bool>(used_up_.size()) : passed_);
-  if (!std::ranges::all_of(used_up_, std::identity())) return;  // others need it
+  if (!passed_.empty()) used_up_ = used_up_after(passed_);
+  if (!passed_.empty() && !std::ranges::all_of(used_up_, std::identity()))
+    return;  // others need it
   for (torch::autograd::SavedVariable& saved : saved_) saved.reset_data();
   inputs_.clear();
   states_.forget();

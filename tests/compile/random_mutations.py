@@ -461,12 +461,12 @@ def add_process(w):
                f"len([*itertools.takewhile(lambda q: q, {n}g())])", f"(lambda a, *b: a)(*{n}g())")
         w.change(f"{n}[0] = 0", f"{n}.reverse()", f"{n}.clear()", f"{n}.append(2)", f"{n} = (4, 4)", f"{n} = iter([1, 0, 1] * 30)")
     elif kind == "leaf":
-        # Leaves that the call makes: passes from what it keeps go on later, each by itself.
+        # Leaves that the call makes: a pass to them is made later, from what the call keeps.
         made = w.pick(["torch.full((3,), 2.0, requires_grad=True)", "torch.full((3,), 2.0).requires_grad_()", "nn.Parameter(torch.full((3,), 2.0))",
                        "y[0].detach().clone().requires_grad_()"])
         more = w.pick(["0", "w.register_hook(lambda g: g * 2)", "w.register_post_accumulate_grad_hook(lambda p: note('post'))", "h.retain_grad()"])
         w.add(f"{n} = []\n{n}k = 1.0\ndef {n}f(y):\n    w = {made}\n    h = w * {n}k\n    {more}\n    {n}.append((w, h, (h * y).sum(), (w * w * y).sum()))\n"
-              f"    return w\ndef {n}s():\n    seen = []\n    while {n}:\n        w, h, *sums = {n}.pop()\n        for one in sums[::{w.pick(['1', '-1'])}]: one.backward()\n"
+              f"    return w\ndef {n}s():\n    seen = []\n    while {n}:\n        w, h, *sums = {n}.pop()\n        torch.autograd.backward(sums)\n"
               f"        seen.append((type(w).__name__, w.is_leaf, w.grad.tolist(), h.retains_grad and h.grad.tolist()))\n    return seen")
         w.read(f"{n}f(y).sum().item()", f"int({n}f(y).is_leaf)", f"int({n}f(y).requires_grad)")
         w.change(f"{n}k = 3.0", f"{n}k = torch.tensor(2.0)", "torch.manual_seed(1)")
@@ -474,7 +474,7 @@ def add_process(w):
     elif kind == "new tensor":
         made = w.pick(["torch.zeros(3)", "torch.ones(3)", "torch.full((3,), 2.0)", "torch.zeros_like(y)", "y.new_ones(3)", "torch.arange(3.0)", "torch.eye(3)",
                        "torch.rand(3)", "torch.tensor([1.0, 2.0])", "torch.randperm(3)", "torch.linspace(0, 1, 3)"])
-        w.add(f"{n} = 1\ndef {n}f(y):\n    t = {made}\n    for _ in range({n}): t.add_(1)\n    return t")
+        w.add(f"torch.manual_seed(0)\n{n} = 1\ndef {n}f(y):\n    t = {made}\n    for _ in range({n}): t.add_(1)\n    return t")
         w.read(f"{n}f(y)._version", f"{n}f(y).sum()", f"int({n}f(y).is_leaf)", f"{n}f(y).storage_offset()")
         w.change(f"{n} = 0", f"{n} = 2", "torch.manual_seed(1)")
     elif kind == "weak":

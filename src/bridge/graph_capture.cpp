@@ -81,6 +81,8 @@ class Observer final : public StepObserver {
         for (const Register reg : program_.program().steps[index].results)
           if (reg >= 0) note_storage(tensor(reg), index);
     }
+    // Steps of the host are not part of the captured run.
+    nodes_behind.resize(index, nodes_behind.empty() ? 0 : nodes_behind.back());
     nodes_behind.push_back(count_nodes());
   }
 

@@ -191,7 +191,8 @@ class Alignment {
     ValueId sum = -1;
     if (a1 >= 0 && b1 >= 0 && a2 >= 0 && b2 >= 0) {
       const ValueId first = writer_.call("aten::mm", {Ref{a1}, Ref{b1}});
-      const ValueId second = few_products(in_f32(a2), in_f32(b2), rest);
+      const ValueId left_f32 = in_f32(a2), right_f32 = in_f32(b2);
+      const ValueId second = few_products(left_f32, right_f32, rest);
       sum = writer_.call("aten::add.Tensor", {Ref{in_f32(first)}, Ref{second}, Size(1)});
       sum = writer_.call("aten::_to_copy",
                          {Ref{sum}, made.dtype, None{}, None{}, None{}, false, None{}});

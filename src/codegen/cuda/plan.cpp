@@ -63,7 +63,17 @@ int64_t known_or(const Size& size, int64_t otherwise) {
   return size.as_known().value_or(otherwise);
 }
 
+// Is it another element for other inner points?
+bool moves_inside(const Kernel& kernel, const Index& index) {
+  for (int dim = static_cast<int>(kernel.outer.size()); dim < kernel.dims(); ++dim) {
+    const auto stride = index.stride_of(dim);
+    if (!stride || !stride->is(0)) return true;
+  }
+  return false;
+}
+
 // Do the elements of accesses lie along the last outer dimension rather than the last inner one?
+// What is the same for all inner points is read once, and does not count.
 bool prefers_columns(const Kernel& kernel) {
   if (kernel.outer.empty()) return false;
   const int outer = static_cast<int>(kernel.outer.size()) - 1, inner = kernel.dims() - 1;
@@ -71,7 +81,9 @@ bool prefers_columns(const Kernel& kernel) {
   for (const Stage& stage : kernel.stages) {
     for (Val v = stage.begin; stage.inner && v < stage.end; ++v) {
       const Inst& inst = kernel.insts[v];
-      if (!is_access(inst) || kernel.buffers[inst.slot].kind == Buffer::Kind::scratch) continue;
+      if (!is_access(inst) || kernel.buffers[inst.slot].kind == Buffer::Kind::scratch ||
+          !moves_inside(kernel, inst.index))
+        continue;
       const auto along_inner = inst.index.stride_of(inner),
                  along_outer = inst.index.stride_of(outer);
       if (along_inner && along_inner->is(1)) rows += bytes_of(inst.dtype);

@@ -4,7 +4,7 @@ import functools
 import json
 import os
 
-from . import _native, _settings
+from . import _native, _self_test, _settings
 from ._compile import check_callable, compile_with, is_disabled, is_off, native_of, original_of, other_python
 from ._errors import ArgumentError, Error
 from ._reach import Reach
@@ -158,7 +158,7 @@ def explain(model, **keywords):
 def _report(compiled, inputs):
     native, name = native_of(compiled), _name(original_of(compiled))
     if native is None:
-        why = ('SMELT_DISABLE is set' if is_off() else 'it is marked with smelt.disable' if is_disabled(compiled)
+        why = (_self_test.describe() or 'SMELT_DISABLE is set' if is_off() else 'it is marked with smelt.disable' if is_disabled(compiled)
                else 'a TorchScript module runs as it is')
         return Report(name, [], [], [], note=f'nothing was compiled: {why}')
     if problem := other_python():

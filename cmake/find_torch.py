@@ -33,6 +33,12 @@ def torch_version(torch):
     return re.search(r"^__version__ = '([^'+]+)", text, re.M)[1]
 
 
+def find_python_library():
+    """The library of this interpreter, for programs that embed it; nothing where it is linked into the interpreter."""
+    library = Path(sysconfig.get_config_var("LIBDIR") or "") / (sysconfig.get_config_var("LDLIBRARY") or "")
+    return library if library.suffix == ".so" and library.exists() else ""
+
+
 def get_requires_for_dynamic_metadata(settings):
     return [] if find_torch() else [DEFAULT]
 
@@ -57,6 +63,7 @@ def main():
     print(f"torch_dir={torch}")
     print(f"torch_version={version}")
     print(f"python_include={sysconfig.get_path('include')}")
+    print(f"python_library={find_python_library()}")
     print(f"python_version={sys.version_info.major}.{sys.version_info.minor}")
     print(f"extension_suffix={sysconfig.get_config_var('EXT_SUFFIX')}")
 

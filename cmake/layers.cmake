@@ -29,11 +29,14 @@ macro(smelt_read_layers)
   endif()
 endmacro()
 
-# The interface target of the outside headers a folder may see: smelt_torch, smelt_torch_python, smelt_llvm or none.
+# The interface target of the outside headers a folder may see: smelt_torch, smelt_python, smelt_torch_python,
+# smelt_llvm or none.
 function(smelt_outside_target result folder)
   set(target "")
-  if(Python.h IN_LIST ${folder}_outside)
+  if(Python.h IN_LIST ${folder}_outside AND ATen/ IN_LIST ${folder}_outside)
     set(target smelt_torch_python)
+  elseif(Python.h IN_LIST ${folder}_outside)
+    set(target smelt_python)
   elseif(ATen/ IN_LIST ${folder}_outside)
     set(target smelt_torch)
   elseif(llvm/ IN_LIST ${folder}_outside)
@@ -112,11 +115,17 @@ function(smelt_reachable result folder)
 endfunction()
 
 # smelt_<folder>_test from src/<folder>/*_test.cpp. A folder without torch links the objects it may include and
-# nothing else; the others link libsmelt, whose registrations with torch must exist once in a process.
+# nothing else, but for the Python that a folder with Python.h embeds; the others link libsmelt, whose registrations with
+# torch must exist once in a process.
 function(smelt_add_layer_test folder)
   string(REPLACE / _ name ${folder})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*_test.cpp)
   if(NOT sources)
+    return()
+  endif()
+  smelt_outside_target(outside ${folder})
+  if(outside STREQUAL smelt_python AND NOT SMELT_PYTHON_LIBRARY)
+    message(STATUS "this Python has no library to embed: the tests of src/${folder} are not built")
     return()
   endif()
   add_executable(smelt_${name}_test ${sources})
@@ -124,7 +133,9 @@ function(smelt_add_layer_test folder)
   target_link_libraries(smelt_${name}_test PRIVATE GTest::gtest_main)
   # A program's own copies of inline functions must stay visible to the shared libraries that it links.
   set_target_properties(smelt_${name}_test PROPERTIES VISIBILITY_INLINES_HIDDEN OFF)
-  smelt_outside_target(outside ${folder})
+  if(outside STREQUAL smelt_python)
+    target_link_libraries(smelt_${name}_test PRIVATE ${SMELT_PYTHON_LIBRARY})
+  endif()
   if(outside MATCHES torch)
     target_link_libraries(smelt_${name}_test PRIVATE smelt)
   else()

@@ -1,6 +1,7 @@
-# The torch that the chosen Python has, as two interface targets:
+# The torch that the chosen Python has, and that Python, as three interface targets:
 #   smelt_torch         libtorch's headers and libraries
-#   smelt_torch_python  the same with Python.h, pybind11 (torch carries it) and torch_python
+#   smelt_python        Python.h
+#   smelt_torch_python  both, with pybind11 (torch carries it) and torch_python
 #
 # Plain paths instead of find_package(Torch): a CUDA build of torch makes that demand a CUDA toolkit, which smelt
 # does not need. Every torch we accept is built with the C++11 ABI, the default of g++.
@@ -21,7 +22,7 @@ execute_process(
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "${complaint}")
 endif()
-foreach(key IN ITEMS torch_dir torch_version python_version python_include extension_suffix)
+foreach(key IN ITEMS torch_dir torch_version python_version python_include python_library extension_suffix)
   if(NOT answer MATCHES "${key}=([^\n]*)")
     message(FATAL_ERROR "find_torch.py did not print ${key}")
   endif()
@@ -57,9 +58,10 @@ endif()
 if(NOT EXISTS ${SMELT_PYTHON_INCLUDE}/Python.h)
   message(FATAL_ERROR "${SMELT_PYTHON} has no ${SMELT_PYTHON_INCLUDE}/Python.h; install its headers (python3-dev)")
 endif()
+add_library(smelt_python INTERFACE)
+target_include_directories(smelt_python SYSTEM INTERFACE ${SMELT_PYTHON_INCLUDE})
 add_library(smelt_torch_python INTERFACE)
-target_include_directories(smelt_torch_python SYSTEM INTERFACE ${SMELT_PYTHON_INCLUDE})
-target_link_libraries(smelt_torch_python INTERFACE smelt_torch ${torch_lib}/libtorch_python.so)
+target_link_libraries(smelt_torch_python INTERFACE smelt_python smelt_torch ${torch_lib}/libtorch_python.so)
 
 # A file that includes ATen takes about 2 GB to compile, whatever the number of cores.
 cmake_host_system_information(RESULT memory_mb QUERY TOTAL_PHYSICAL_MEMORY)

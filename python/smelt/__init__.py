@@ -15,13 +15,15 @@ from . import _environment
 
 _environment.check()
 
-from . import _accelerate, _logger, _native
+from . import _accelerate, _logger, _native, _self_test
 from ._compile import compile, disable, forget_all, is_compiling
 from ._errors import ArgumentError, BreakError, Error, InternalError, OptionError, RecompileError, RecordError
 from ._explain import explain
 from ._record import Graph, record
 from ._settings import list_backends, register_backend
 from ._stance import stance
+
+_self_test.run()
 
 __version__ = _native.version
 __all__ = ['ArgumentError', 'BreakError', 'Error', 'Graph', 'InternalError', 'OptionError', 'RecompileError', 'RecordError',

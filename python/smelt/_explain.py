@@ -1,7 +1,7 @@
 """smelt.explain: what was compiled, where graphs ended and why, what was compiled again and why."""
 import functools
 
-from . import _native, _settings
+from . import _native, _self_test, _settings
 from ._compile import check_callable, compile_with, is_disabled, is_off, native_of, original_of, other_python
 from ._errors import ArgumentError
 from ._reach import Reach
@@ -38,7 +38,7 @@ def _report(compiled, inputs):
     from ._report import Break, Report, Segment
     native, name = native_of(compiled), _name(original_of(compiled))
     if native is None:
-        why = ('SMELT_DISABLE is set' if is_off() else 'it is marked with smelt.disable' if is_disabled(compiled)
+        why = (_self_test.describe() or 'SMELT_DISABLE is set' if is_off() else 'it is marked with smelt.disable' if is_disabled(compiled)
                else 'a TorchScript module runs as it is')
         return Report(name, [], [], [], note=f'nothing was compiled: {why}')
     if problem := other_python():

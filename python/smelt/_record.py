@@ -5,7 +5,7 @@ import sys
 
 import torch
 
-from . import _native, _tree
+from . import _native, _self_test, _tree
 from ._errors import Error, RecordError
 from ._reach import Reach
 
@@ -76,6 +76,8 @@ def _record(fn, args, kwargs, dynamic_shapes=None, fail_at=-1, backend='eager'):
     """record(), with a failure injected at the fail_at-th op for tests."""
     if not callable(fn):
         raise TypeError(f'smelt.record takes a function or a module and its arguments, not {type(fn).__name__}')
+    if _self_test.problems:
+        raise RecordError(f'nothing can be recorded: {_self_test.describe()}')
     tensors = []
     arguments = _tree.flatten((args, dict(sorted(kwargs.items()))), tensors)
     dynamic = _dynamic_dims(args, arguments[0], dynamic_shapes, len(tensors))

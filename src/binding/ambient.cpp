@@ -1,10 +1,9 @@
 // PyTorch's thread-local and global switches in four words:
 //   0, 1  the thread's included and excluded dispatch keys: autocast, inference mode, dispatch
-//   modes,
-//         function transforms, tracing by torch.jit
+//         modes, function transforms, tracing by torch.jit
 //   2     grad mode, default dtype, global flags; dtypes and cache of autocast
 //   3     modes of torch functions (which a default device is too), saved tensor hooks, anomaly
-//   mode
+//         mode
 // It is read in front of every compiled call.
 #include <ATen/Context.h>
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -29,6 +28,7 @@
 #include <vector>
 
 #include "binding/tensors.h"
+#include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/cpython/object.h"
 #include "capture/dispatch/keys.h"
 
@@ -99,7 +99,7 @@ uint64_t function_modes() {
   for (int64_t i = 0; i < count; ++i) {
     PyObject* mode = PythonTorchFunctionTLS::get_stack_at(i)->ptr(getPyInterpreter());
     hash = mix(hash, reinterpret_cast<uintptr_t>(Py_TYPE(mode)));
-    const bool sets_device = std::string_view(Py_TYPE(mode)->tp_name) == "DeviceContext";
+    const bool sets_device = is_exactly(mode, KnownType::device_context);
     const Object device =
         Object::steal(sets_device ? PyObject_GetAttrString(mode, "device") : nullptr);
     PyErr_Clear();
@@ -230,7 +230,7 @@ std::optional<LogTrouble> refuse_ambient() {
   if (!at::impl::torch_function_mode_enabled()) return std::nullopt;
   for (int64_t i = 0; i < PythonTorchFunctionTLS::stack_len(); ++i) {
     PyObject* mode = PythonTorchFunctionTLS::get_stack_at(i)->ptr(getPyInterpreter());
-    if (std::string_view(Py_TYPE(mode)->tp_name) != "DeviceContext")
+    if (!is_exactly(mode, KnownType::device_context))
       return LogTrouble{BreakReason::subclass, Py_TYPE(mode)->tp_name};
   }
   return std::nullopt;

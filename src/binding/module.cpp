@@ -90,5 +90,6 @@ PYBIND11_MODULE(_native, m) {
   smelt::bind_tensors(m);
   smelt::bind_compile(m);
   smelt::bind_pass_timer();
+  smelt::bind_self_test(m);
   smelt::bind_capture_pools(m);
 }

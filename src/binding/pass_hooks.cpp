@@ -30,8 +30,6 @@ bool is_named(const T& object, std::string_view name) {
   return std::string_view(typeid(object).name()).find(name) != std::string_view::npos;
 }
 
-bool is_python_node(const torch::autograd::Node& node) { return is_named(node, "6PyNodeE"); }
-
 bool has_other_code(torch::autograd::Node& node) {
   const auto is_timer = [](const auto& hook) { return is_pass_timer(*hook); };
   return !std::ranges::all_of(node.pre_hooks(), is_timer) || !node.post_hooks().empty() ||
@@ -48,9 +46,15 @@ PyObject* context_in(const PythonNode& node) {
     return node.pyobj();
 }
 
+}  // namespace
+
+bool is_python_node(const torch::autograd::Node& node) { return is_named(node, "6PyNodeE"); }
+
 Object context_of(const torch::autograd::Node& node) {
   return Object::share(context_in(static_cast<const torch::autograd::PyNode&>(node)));
 }
+
+namespace {
 
 bool is_plain_tuple(PyObject* object) {
   if (!PyTuple_Check(object)) return is_tensor_object(object);

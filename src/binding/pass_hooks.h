@@ -17,6 +17,9 @@ bool backward_runs_python(PyObject* outputs);
 // As Tensors::pass_hooks.
 std::optional<std::vector<bytecode::Tensors::PassHooks>> pass_hooks(PyObject* outputs);
 
+// The node of a custom function, and the context that its functions are given.
+bool is_python_node(const torch::autograd::Node& node);
+bytecode::Object context_of(const torch::autograd::Node& node);
 // The node of a custom function by its context.
 torch::autograd::Node* node_of(PyObject* context);
 // What the log must know of a custom function that gave these tensors. Without a node if it can't

@@ -7,8 +7,7 @@
 // changes this:
 //
 //   - A rule that refuses, whose op refuses its arguments, or that would need a new guard on
-//   symbolic
-//     sizes leaves the node as it was.
+//     symbolic sizes leaves the node as it was.
 //   - The value that stands for a result has the result's very type: where the strides differ, or
 //     the value is one that others know, a copy stands between. Kernels make nothing of such
 //     copies, and without kernels the dispatcher gives the strides that eager gave.

@@ -114,3 +114,25 @@ def test_libraries_are_known_still():
     for _ in range(3):
         torch.testing.assert_close(compiled(x), function(x))
     assert 'random' in sys.modules and not smelt.explain(function)(x).breaks
+
+
+def test_a_mode_called_as_one_of_torchs():
+    """The user's function mode has the name of the one behind torch.set_default_device."""
+    from torch.overrides import TorchFunctionMode
+    calls = []
+
+    class DeviceContext(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            calls.append(function)
+            return function(*args, **(kwargs or {}))
+
+    @smelt.compile
+    def twice(x):
+        return torch.add(x, x)
+
+    x = torch.arange(3.0)
+    for number in range(1, 4):
+        with DeviceContext():
+            result = twice(x)
+        assert torch.equal(result, 2 * x)
+        assert calls.count(torch.add) == number

@@ -3,11 +3,11 @@
 // top kernel (above autocast and autograd, switched on by the scope, and on every recording
 // tensor's own key set): sees each op as the user's code calls it.
 //   - Real tensors are replaced by their twins; the op is then called again, since its keys
-//   changed.
+//     changed.
 //   - Factories have no tensor to carry the recorder further down: they are written down here.
 //   - A few ops need help on their way through functionalization; one function each below.
 //   - In-place ops are checked here: functionalization itself would accept x.add_(wider) and
-//   int.add_(0.5).
+//     int.add_(0.5).
 // record kernel (below functionalization): writes the node down (Recorder::record).
 //
 // Rules for whoever changes this file: nothing here may compute on a real tensor except under

@@ -473,12 +473,12 @@ bool is_objects_own(PyTypeObject* owner, std::string_view name) {
 
 const Table* table_for(PyTypeObject* type) {
   if (type == &PyList_Type) return &list_methods();
-  if (type == &PyDict_Type || std::string_view(type->tp_name) == "collections.OrderedDict" ||
-      std::string_view(type->tp_name) == "collections.defaultdict")
+  if (type == &PyDict_Type || type == known_type(KnownType::ordered_dict) ||
+      type == known_type(KnownType::defaultdict))
     return &dict_methods();
   if (type == &PySet_Type || type == &PyFrozenSet_Type) return &set_methods();
   if (type == &PyTuple_Type) return &tuple_methods();
-  if (std::string_view(type->tp_name) == "collections.deque") return &deque_methods();
+  if (type == known_type(KnownType::deque)) return &deque_methods();
   if (type == &PyBaseObject_Type) return &object_methods();
   return nullptr;
 }
@@ -538,8 +538,8 @@ bool dict_fromkeys(BuiltinCall& c, PyObject* type, Result* result) {
 
 // itertools.chain.from_iterable of a list or tuple of what is known.
 bool chain_over_known(BuiltinCall& c, PyObject* type, Result* result) {
-  if (std::string_view(reinterpret_cast<PyTypeObject*>(type)->tp_name) != "itertools.chain" ||
-      c.count() != 1 || c.has_keywords())
+  if (reinterpret_cast<PyTypeObject*>(type) != known_type(KnownType::chain) || c.count() != 1 ||
+      c.has_keywords())
     return false;
   const Value outer = c.trace.value(c.argument(0).object, c.argument(0).ref);
   if (!PyList_CheckExact(outer.object) && !PyTuple_CheckExact(outer.object)) return false;
@@ -614,9 +614,8 @@ bool call_operator_method(MethodCall& m, PyTypeObject* owner, Result* result) {
 bool is_constant_type(PyTypeObject* type) {
   return type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type ||
          type == &PyBool_Type || type == &PyBytes_Type || type == &PyComplex_Type ||
-         type == &PyRange_Type || type == &PySlice_Type ||
-         std::string_view(type->tp_name) == "torch.Size" ||
-         std::string_view(type->tp_name) == "re.Pattern";
+         type == &PyRange_Type || type == &PySlice_Type || type == known_type(KnownType::size) ||
+         type == known_type(KnownType::pattern);
 }
 
 // text.join(x) goes over what x gives before it looks at it.
@@ -727,7 +726,7 @@ bool call_builtin_method(BuiltinCall& c, Result* result) {
         !is_constant(m.arguments[0].object) && !PyList_CheckExact(m.arguments[0].object))
       return join_elements(m, result);
     if (makes_match(owner, m.name)) return make_match(c, m.self, m.arguments, m.name, result);
-    if (std::string_view(owner->tp_name) == "re.Pattern" && m.name == "finditer")
+    if (owner == known_type(KnownType::pattern) && m.name == "finditer")
       return make_matches(c, m.arguments, result);
     return c.on_constants(result);
   }

@@ -42,8 +42,7 @@ bool draw(BuiltinCall& c, Value self, std::span<const Value> arguments, std::str
 
 // _random.Random, for a class that is made of it; nullptr for others.
 PyTypeObject* random_type(PyTypeObject* type) {
-  while (type != nullptr && std::string_view(type->tp_name) != "_random.Random")
-    type = type->tp_base;
+  while (type != nullptr && type != known_type(KnownType::random_in_c)) type = type->tp_base;
   return type;
 }
 
@@ -111,7 +110,7 @@ bool bind_function(BuiltinCall& c, Value function, std::span<const Value> argume
 }
 
 bool makes_match(const PyTypeObject* owner, std::string_view name) {
-  return std::string_view(owner->tp_name) == "re.Pattern" &&
+  return owner == known_type(KnownType::pattern) &&
          (name == "match" || name == "fullmatch" || name == "search");
 }
 

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "capture/bytecode/builtins/builtin_call.h"
+#include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/cpython/private_api.h"
 
@@ -325,8 +326,7 @@ bool make_object(BuiltinCall& c, Result* result) {
 bool make_dict_of_collections(BuiltinCall& c, Result* result) {
   const size_t positional = c.positional();
   const bool has_factory =
-      std::string_view(reinterpret_cast<PyTypeObject*>(c.callee.object)->tp_name) ==
-      "collections.defaultdict";
+      reinterpret_cast<PyTypeObject*>(c.callee.object) == known_type(KnownType::defaultdict);
   const size_t leading = has_factory && positional > 0 ? 1 : 0;
   if (positional > leading + 1) return c.plainly(result);  // raises
   std::vector<Value> inputs{c.callee};

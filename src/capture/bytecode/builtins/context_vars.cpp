@@ -33,9 +33,10 @@ bool call_context_var(Trace* trace, Value callee, std::span<const Value> argumen
     return false;
   const std::string_view name = PyUnicode_AsUTF8(PyDescr_NAME(callee.object));
   PyObject* var = arguments[0].object;
-  const auto set = trace->context_values.find(var);
+  const auto set = trace->state.context_values.find(var);
   if (name == "get") {
-    if (set == trace->context_values.end()) return read_outer(*trace, callee, arguments, result);
+    if (set == trace->state.context_values.end())
+      return read_outer(*trace, callee, arguments, result);
     PyObject* value = call_plainly(callee.object, arguments, nullptr);
     if (value != nullptr && value != set->second.object) {
       trace->stop(BreakReason::c_function, "ContextVar.get");
@@ -54,9 +55,9 @@ bool call_context_var(Trace* trace, Value callee, std::span<const Value> argumen
     result->object = call_plainly(callee.object, arguments, nullptr);
     if (result->object == nullptr) return true;
     result->ref = trace->make_by_effect(inputs, result->object);
-    trace->context_values[var] =
+    trace->state.context_values[var] =
         is_constant(arguments[1].object) ? Value{arguments[1].object, 0} : inputs[2];
-    trace->context_values[result->object] = {};  // the token: it is open
+    trace->state.context_values[result->object] = {};  // the token: it is open
     trace->hold(var);
     trace->hold(result->object);
     trace->hold(arguments[1].object);
@@ -64,8 +65,8 @@ bool call_context_var(Trace* trace, Value callee, std::span<const Value> argumen
   }
   if (name != "reset" || arguments.size() != 2) return false;
   trace->effect_call(inputs, nullptr);
-  trace->context_values.erase(var);
-  trace->context_values.erase(arguments[1].object);
+  trace->state.context_values.erase(var);
+  trace->state.context_values.erase(arguments[1].object);
   result->object = call_plainly(callee.object, arguments, nullptr);
   if (result->object == nullptr) trace->stop(BreakReason::raised, "ContextVar.reset");
   return true;

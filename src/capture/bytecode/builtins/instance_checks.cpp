@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "capture/bytecode/builtins/builtin_call.h"
+#include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/cpython/names.h"
 
 namespace smelt::bytecode {
@@ -138,7 +139,7 @@ int ask(Trace& trace, Question question, Value object, Value cls, int depth) {
     release(items);
     return answer;
   }
-  if (std::string_view(meta->tp_name) == "types.UnionType")
+  if (meta == known_type(KnownType::union_type))
     return ask_union(trace, question, object, cls, depth);
   PyObject* name = method_name(question);
   static PyObject* const plain_instance =

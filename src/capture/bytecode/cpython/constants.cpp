@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/cpython/object.h"
 #include "capture/bytecode/cpython/private_api.h"
 
@@ -38,21 +39,12 @@ std::unordered_set<PyTypeObject*> make_fixed_types() {
 }
 
 bool is_enum_member(PyObject* object) {
-  static PyObject* meta = [] {
-    Object module = Object::steal(PyImport_ImportModule("enum"));
-    return PyObject_GetAttrString(module.get(), "EnumMeta");
-  }();
+  PyTypeObject* meta = known_type(KnownType::enum_meta);
   PyTypeObject* type = Py_TYPE(Py_TYPE(object));  // of the class
-  return type != &PyType_Type && PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(meta));
+  return type != &PyType_Type && meta != nullptr && PyType_IsSubtype(type, meta);
 }
 
-bool is_size(PyObject* object) {
-  static PyTypeObject* type = [] {
-    Object torch = Object::steal(PyImport_ImportModule("torch"));
-    return reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(torch.get(), "Size"));
-  }();
-  return Py_TYPE(object) == type;
-}
+bool is_size(PyObject* object) { return is_exactly(object, KnownType::size); }
 
 bool all_constant(PyObject* tuple) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
@@ -73,9 +65,7 @@ bool is_struct_sequence(PyObject* object) {
          PyLong_AsLong(elements) == PyTuple_GET_SIZE(object);
 }
 
-bool is_device(PyObject* object) {
-  return std::string_view(Py_TYPE(object)->tp_name) == "torch.device";
-}
+bool is_device(PyObject* object) { return is_exactly(object, KnownType::device); }
 
 // numpy's own types are in C, and no class that Python code makes is one of them.
 bool is_numpy_number(const PyTypeObject* type) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "capture/bytecode/cpython/constants.h"
+#include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/cpython/object.h"
 #include "capture/bytecode/cpython/private_api.h"
 
@@ -58,14 +59,10 @@ bool same_range(PyObject* a, PyObject* b) {
 }
 
 // torch.Size, whose elements are ints.
-bool is_size(const PyTypeObject* type) {
-  return type->tp_base == &PyTuple_Type && std::string_view(type->tp_name) == "torch.Size";
-}
+bool is_size(const PyTypeObject* type) { return type == known_type(KnownType::size); }
 
 // Made anew whenever someone asks for one.
-bool is_device(const PyTypeObject* type) {
-  return std::string_view(type->tp_name) == "torch.device";
-}
+bool is_device(const PyTypeObject* type) { return type == known_type(KnownType::device); }
 
 // In the order of iteration, which is not the same for all equal sets.
 bool same_frozensets(PyObject* a, PyObject* b) {

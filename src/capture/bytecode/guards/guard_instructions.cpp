@@ -8,6 +8,7 @@
 #include "capture/bytecode/cpython/constants.h"
 #include "capture/bytecode/cpython/dict_lookup.h"
 #include "capture/bytecode/cpython/iterators.h"
+#include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/cpython/same_value.h"
 
 namespace smelt::bytecode {
@@ -134,7 +135,7 @@ PyObject* attribute(const GuardInstruction& instruction, PyObject* object) {
   if (descriptor != instruction.other) return nullptr;
   const descrgetfunc get = descriptor != nullptr ? Py_TYPE(descriptor)->tp_descr_get : nullptr;
   PyObject* found = get != nullptr ? get(descriptor, object, reinterpret_cast<PyObject*>(type))
-                    : std::string_view(type->tp_name) == "_thread._local"  // each thread's
+                    : type == known_type(KnownType::thread_local_)  // each thread's
                         ? type->tp_getattro(object, instruction.object)
                         : PyObject_GenericGetAttr(object, instruction.object);
   if (found == nullptr) PyErr_Clear();

@@ -2,8 +2,7 @@
 //
 //   instance     ob_type (__class__ can be assigned), the pointer to its __dict__
 //   dict         ma_version_tag, unique in the process and new after each change: the same tag, the
-//   same
-//                values, keys, order and length
+//                same values, keys, order and length
 //   type         tp_version_tag, new when it or a base changes; 0 means none
 //   list, cell   no version: length, buffer, and the pointer itself
 //   weakref      the pointer itself, cleared when the object goes

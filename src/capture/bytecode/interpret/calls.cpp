@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "capture/bytecode/builtins/builtin_call.h"
+#include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/cpython/libraries.h"
 #include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/cpython/other_compilers.h"
@@ -271,8 +272,7 @@ Result call_signature(Trace& trace, Value function, std::span<const Value> argum
 // A method of a random.Random that the trace made.
 bool is_of_own_random(const Trace& trace, PyObject* function, std::span<const Value> arguments) {
   return module_of(function) == "random" && !arguments.empty() &&
-         trace.is_born(arguments[0].object) &&
-         std::string_view(Py_TYPE(arguments[0].object)->tp_name) == "Random";
+         trace.is_born(arguments[0].object) && is_exactly(arguments[0].object, KnownType::random);
 }
 
 // logger.info(text) of a logger that takes no note of it: that is found out by its own code.
@@ -403,7 +403,7 @@ bool is_reference(PyObject* object) {
 // torch.jit.script(function): the function that was scripted. What it returns is what the script
 // does, but for containers: a script's are lists where Python has a torch.Size.
 Object behind_script(PyObject* callee) {
-  if (!std::string_view(Py_TYPE(callee)->tp_name).ends_with("ScriptFunction")) return {};
+  if (!is_exactly(callee, KnownType::script_function)) return {};
   Object function = Object::steal(PyObject_GetAttrString(callee, "_torchdynamo_inline"));
   const Object schema = Object::steal(PyObject_GetAttrString(callee, "schema"));
   const Object text = Object::steal(schema ? PyObject_Str(schema.get()) : nullptr);
@@ -551,18 +551,10 @@ bool makes_struct_sequence(PyTypeObject* type, std::span<const Value> arguments)
 }
 
 // torch.distributions has a property made of each parameter to look at its type.
-bool is_lazy_property(PyTypeObject* type) {
-  const Object module = Object::steal(PyObject_GetAttrString(as_object(type), "__module__"));
-  PyErr_Clear();
-  return PyType_IsSubtype(type, &PyProperty_Type) && module && PyUnicode_Check(module.get()) &&
-         text_of(module.get()) == "torch.distributions.utils";
-}
+bool is_lazy_property(PyTypeObject* type) { return type == known_type(KnownType::lazy_property); }
 
 // random.Random, which is given its seed by __init__.
-bool is_random_type(const PyTypeObject* type) {
-  return std::string_view(type->tp_name) == "Random" && type->tp_base != nullptr &&
-         std::string_view(type->tp_base->tp_name) == "_random.Random";
-}
+bool is_random_type(const PyTypeObject* type) { return type == known_type(KnownType::random); }
 
 Result make_transient(Trace& trace, Value type, std::span<const Value> arguments,
                       PyObject* keywords) {
@@ -591,7 +583,7 @@ Result make_namespace(Trace& trace, Value type, std::span<const Value> values, P
 bool makes_namespace(const PyTypeObject* type, std::span<const Value> arguments,
                      PyObject* keywords) {
   const size_t named = keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
-  return std::string_view(type->tp_name) == "types.SimpleNamespace" && arguments.size() == named;
+  return type == known_type(KnownType::simple_namespace) && arguments.size() == named;
 }
 
 // `by_type`: type.__call__ has been named, so that no metaclass's is asked.
@@ -613,8 +605,7 @@ Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, P
     if (makes_namespace(type, arguments, keywords))
       return make_namespace(trace, callee, arguments, keywords);
     if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) ||
-        std::string_view(type->tp_name) == "torch._C._InferenceMode" ||
-        makes_struct_sequence(type, arguments))
+        type == known_type(KnownType::inference_mode) || makes_struct_sequence(type, arguments))
       return make_by_calling(trace, callee, arguments, keywords);
     return call_unfollowed(trace, BreakReason::c_function, callee, arguments, keywords);
   }

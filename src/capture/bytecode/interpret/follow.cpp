@@ -246,7 +246,7 @@ bool prepare_callback(Tracing& tracing, Frame frame, PyObject* owner, Pending& p
       !is_known_callback(tracing, frame, owner))
     return false;
   pending.callee_ref = trace.ref_of(owner);
-  if (trace.in_pass && !trace.log().begin_hook(owner, frame.slots())) {
+  if (trace.backward.is_running && !trace.log().begin_hook(owner, frame.slots())) {
     trace.check_log();
     return false;
   }
@@ -264,7 +264,7 @@ void account_for_result(Trace& trace, PyObject* result, Ref ref, bool looks_insi
     trace.use(value);
   else if (value.ref == 0)
     trace.stop(BreakReason::unknown_object, Py_TYPE(value.object)->tp_name);
-  if (trace.in_pass && trace.active()) {
+  if (trace.backward.is_running && trace.active()) {
     trace.log().end_hook(result);
     trace.check_log();
   }
@@ -283,7 +283,7 @@ bool follow_callback(Tracing& tracing, PyThreadState* thread, Frame frame, PyObj
     is_ready = prepare_callback(tracing, frame, owner, pending, sent, refs);
   });
   if (!is_ready || !trace.active()) return false;
-  const bool in_pass = std::exchange(trace.in_pass, false);
+  const bool in_pass = std::exchange(trace.backward.is_running, false);
   const bool looks_inside = tracing.looks_inside;
   Pending* outer = std::exchange(tracing.pending, nullptr);
   tracing.transparent = false;
@@ -294,7 +294,7 @@ bool follow_callback(Tracing& tracing, PyThreadState* thread, Frame frame, PyObj
   tracing.transparent = true;
   tracing.looks_inside = looks_inside;
   tracing.pending = outer;
-  trace.in_pass = in_pass;
+  trace.backward.is_running = in_pass;
   if (!is_run) return false;
   if (*result != nullptr && trace.active())
     keep_account(&trace, [&] { account_for_result(trace, *result, pending.result, looks_inside); });

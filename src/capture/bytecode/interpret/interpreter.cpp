@@ -2,15 +2,12 @@
 // and next_; there is no block stack. Who changes this should keep in mind:
 //
 //  - The garbage collector must not see the stack while we work on it (hide_stack), and CPython
-//  must find it complete
-//    whenever we leave the loop (pause, raise_out).
+//    must find it complete whenever we leave the loop (pause, raise_out).
 //  - An instruction's start is the first of its EXTENDED_ARGs, and for a call its KW_NAMES: what
-//  that one says is not
-//    in the frame, so neither a checkpoint nor a hand-over may lie in between.
+//    that one says is not in the frame, so neither a checkpoint nor a hand-over may lie in between.
 //  - The last instruction of a frame - a return, a yield, an error that leaves it - is done by
-//  CPython, which is sent
-//    back to it (complete). Only it knows how to end a frame in each version, and it adds the
-//    traceback.
+//    CPython, which is sent back to it (complete). Only it knows how to end a frame in each
+//    version, and it adds the traceback.
 #include "capture/bytecode/interpret/interpreter.h"
 
 #include <frameobject.h>

@@ -156,7 +156,7 @@ bool is_not_compiled(Trace& trace, Value self) {
 bool Interpreter::is_scripting() {
   static PyObject *torch = intern("torch"), *native = intern("_C"),
                   *function = intern("_get_tracing_state");
-  if (trace_->asked_tracing_state) return false;
+  if (trace_->state.asked_tracing_state) return false;
   Result found;
   if (!find_global(torch, &found) || found.object == nullptr) return true;
   Object held = Object::steal(found.object);
@@ -167,8 +167,8 @@ bool Interpreter::is_scripting() {
   }
   const Result state = call(trace_, {held.get(), found.ref}, {}, nullptr);
   const Object value = Object::steal(state.object);
-  trace_->asked_tracing_state = value.get() == Py_None && trace_->active();
-  return !trace_->asked_tracing_state;
+  trace_->state.asked_tracing_state = value.get() == Py_None && trace_->active();
+  return !trace_->state.asked_tracing_state;
 }
 
 // At the start of a frame. Flow::next with the frame as it was: nothing of the kind. Else what the

@@ -4,8 +4,7 @@
 // call. So
 //
 //   - what the first calls pass is compiled at once. Everything else may cost three times as much
-//   as
-//     that: a change from training to evaluation, a last batch that is smaller. What goes beyond
+//     as that: a change from training to evaluation, a last batch that is smaller. What goes beyond
 //     must have been earned by calls that were measured to be faster;
 //   - a place whose variants are never used again gets no further ones;
 //   - nine tenths of the cost are kernels. A variant for tensors of other sizes, or with other

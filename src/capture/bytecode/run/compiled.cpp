@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/counters.h"
 #include "base/log.h"
+#include "capture/bytecode/cpython/check_internals.h"
 #include "capture/bytecode/interpret/disabled.h"
 #include "capture/bytecode/interpret/interpreter.h"
 #include "capture/bytecode/run/hook.h"
@@ -275,6 +276,6 @@ void Compiled::clear() {
   backend_callable_ = {};
 }
 
-bool follows_this_python() { return Interpreter::supports_this_python(); }
+bool follows_this_python() { return Interpreter::supports_this_python() && !internals_differ; }
 
 }  // namespace smelt::bytecode

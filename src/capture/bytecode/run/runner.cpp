@@ -1,12 +1,11 @@
 // A root frame alternates between three ways of being run:
 //
 //   cached   a segment whose guards hold is run; it returns, or leaves the frame in front of an
-//   instruction plainly  that one instruction is run without a trace. Python functions that it
-//   calls, and in which a trace stopped
-//            before, are roots of their own
+//            instruction
+//   plainly  that one instruction is run without a trace. Python functions that it calls, and in
+//            which a trace stopped before, are roots of their own
 //   traced   where no segment fits, a trace is run to the return or to the first thing that can't
-//   be followed, and
-//            leaves a segment behind
+//            be followed, and leaves a segment behind
 //
 // Between two of these the frame is as CPython wants it, so that at any such point CPython can take
 // over and finish it.
@@ -490,7 +489,7 @@ RootRunner::Next RootRunner::trace(int offset, const GilShared<Segment>& outgrow
     trace->changing = &segments_->changing;
     trace->log().keep_numbers();
   }
-  trace->speculates = segments_->wrong_guesses[offset] < kMostGuessCost;
+  trace->guesses.are_allowed = segments_->wrong_guesses[offset] < kMostGuessCost;
   trace->opens_iterators = segments_->opened[offset] < kMostOpened;
   trace->locate = [&tracing, this](Break& at) { locate(at, thread_, tracing.frames); };
   std::vector<Ref> refs(static_cast<size_t>(frame_.locals() + frame_.code()->co_stacksize + 1));
@@ -622,7 +621,7 @@ void RootRunner::keep(int offset, std::optional<TraceResult> result, const Trace
     for (const int visited : interpreter.between_checkpoints()) segments.plain[visited] = true;
     return;
   }
-  if (trace.has_guessed_flag && !trace.has_backward && result->program &&
+  if (trace.guesses.about_flag && !trace.backward.any && result->program &&
       result->program->is_left_to_autograd()) {
     // Two graphs with a branch between them are better than none; the next trace ends in front of
     // it.
@@ -631,7 +630,7 @@ void RootRunner::keep(int offset, std::optional<TraceResult> result, const Trace
   }
   const bool returns = result->exit.returns;
   auto segment = make_gil_shared<Segment>(std::move(*result));
-  segment->guesses = trace.has_guessed;
+  segment->guesses = trace.guesses.any;
   segment->kind = traced_kind_;
   segment->is_tentative = is_tentative_;
   idle_ = ops_of(*segment) > 0 ? 0 : idle_ + 1;

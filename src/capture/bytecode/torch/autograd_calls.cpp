@@ -8,6 +8,7 @@
 // call makes its changes when the tensor ops are done.
 #include <string_view>
 
+#include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/torch/torch_calls.h"
 #include "capture/bytecode/values/operations.h"
@@ -41,8 +42,7 @@ bool is_made_parameter(const Trace& trace, PyObject* object) {
     return false;
   }
   return tensors().is_tensor(object) && trace.is_born(object) &&
-         Py_TYPE(object)->tp_base != nullptr &&
-         std::string_view(Py_TYPE(object)->tp_name) != "Tensor";
+         !is_exactly(object, KnownType::tensor);
 }
 
 // What begin_call() takes: tensors, constants and tuples of such. They are settled.
@@ -116,7 +116,7 @@ bool are_leaves(PyObject* tuple) {
 Object apply_in_c(PyObject* cls) {
   static PyObject* const name = PyUnicode_InternFromString("apply");
   for (auto* type = reinterpret_cast<PyTypeObject*>(cls); type != nullptr; type = type->tp_base) {
-    if (std::string_view(type->tp_name) != "torch._C._FunctionBase") continue;
+    if (type != known_type(KnownType::function_base)) continue;
     PyObject* found = _PyType_Lookup(type, name);
     if (found == nullptr || Py_TYPE(found)->tp_descr_get == nullptr) return {};
     return Object::steal(Py_TYPE(found)->tp_descr_get(found, nullptr, cls));
@@ -174,7 +174,7 @@ bool call_apply(Trace& trace, std::span<const Value> arguments, PyObject* keywor
   }
   if (has_tensor_that(result->object, "requires_grad")) {
     if (!begun || trace.has_changed(start) || trace.has_pending_change() ||
-        !trace.context_values.empty())
+        !trace.state.context_values.empty())
       trace.stop(BreakReason::autograd, "a custom autograd function with other effects");
     std::vector<PyObject*> objects;
     for (const Value& argument : arguments) objects.push_back(argument.object);
@@ -220,7 +220,8 @@ bool expect_function(Trace& trace, PyObject* context) {
 bool expect_hooks(Trace& trace, PyObject* outputs, bool accumulates) {
   static PyObject* const name = PyUnicode_InternFromString("_backward_hooks");
   const auto hooked = tensors().pass_hooks(outputs);
-  if (!hooked || trace.in_pass || trace.has_pending_change() || !trace.context_values.empty())
+  if (!hooked || trace.backward.is_running || trace.has_pending_change() ||
+      !trace.state.context_values.empty())
     return false;
   for (const Tensors::PassHooks& hooks : *hooked) {
     if (hooks.context) {
@@ -242,9 +243,9 @@ bool expect_hooks(Trace& trace, PyObject* outputs, bool accumulates) {
     PyObject *key, *function;
     Py_ssize_t at = 0;
     while (trace.active() && PyDict_Next(hooks.dict.get(), &at, &key, &function)) {
-      const auto own = trace.hooks.find(function);
-      if (own != trace.hooks.end() && hooks.leaf) return false;  // one more in each call
-      if (own == trace.hooks.end() && !hooks.leaf) return false;
+      const auto own = trace.backward.hooks.find(function);
+      if (own != trace.backward.hooks.end() && hooks.leaf) return false;  // one more in each call
+      if (own == trace.backward.hooks.end() && !hooks.leaf) return false;
       const Value value =
           hooks.leaf ? Value{function, trace.read_dict(dict, key, function)} : own->second;
       if (!may_call_back(trace, value)) return false;
@@ -257,11 +258,11 @@ bool expect_hooks(Trace& trace, PyObject* outputs, bool accumulates) {
 class HookedPass {
  public:
   explicit HookedPass(Trace& trace) : trace_(trace), transparent_(&trace, true) {
-    trace.in_pass = true;
+    trace.backward.is_running = true;
     trace.log().pause();
   }
   ~HookedPass() {
-    trace_.in_pass = false;
+    trace_.backward.is_running = false;
     if (trace_.active()) trace_.log().resume();
   }
   HookedPass(const HookedPass&) = delete;
@@ -455,7 +456,7 @@ bool call_autograd(Trace& trace, Value function, std::span<const Value> argument
   const bool is_known = arguments.size() == 2 && keywords == nullptr && trace.active();
   if (is_known && trace.is_born(arguments[0].object)) {
     trace.log().note_registration(arguments[0].object);
-    trace.hooks[arguments[1].object] = arguments[1];
+    trace.backward.hooks[arguments[1].object] = arguments[1];
     trace.hold(arguments[1].object);
   }
   return true;

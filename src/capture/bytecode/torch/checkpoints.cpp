@@ -113,7 +113,8 @@ class Surroundings {
 bool call_checkpoint(Trace& trace, Value function, std::span<const Value> arguments,
                      PyObject* names, Result* result) {
   // Of a place where it could not be compiled as it is meant there is no second try.
-  if (!trace.speculates || !is_function_of(function.object, "torch.utils.checkpoint", "checkpoint"))
+  if (!trace.guesses.are_allowed ||
+      !is_function_of(function.object, "torch.utils.checkpoint", "checkpoint"))
     return false;
   const std::optional<Request> request = read_request(trace, arguments, names);
   if (!request) return false;
@@ -130,7 +131,7 @@ bool call_checkpoint(Trace& trace, Value function, std::span<const Value> argume
     trace.stop(BreakReason::exception, "torch.utils.checkpoint");
     return true;
   }
-  trace.has_guessed_flag = true;  // that it can be compiled
+  trace.guesses.about_flag = true;  // that it can be compiled
   const Trace::Mark start = trace.mark();
   trace.log().begin_recomputed();
   *result = call(&trace, arguments[0], request->arguments, all_names.get());

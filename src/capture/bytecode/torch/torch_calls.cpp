@@ -7,12 +7,11 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/values/dynamic_tensors.h"
 
 namespace smelt::bytecode {
 namespace {
-
-constexpr std::string_view kInferenceMode = "torch._C._InferenceMode";
 
 using Set = std::unordered_set<std::string_view>;
 
@@ -177,8 +176,7 @@ Kind kind_of_method(std::string_view name) {
 }
 
 bool is_tensor_type(PyTypeObject* type) {
-  const std::string_view name = type->tp_name;
-  return name == "torch._C.TensorBase" || name == "torch._C._TensorBase" || name == "Tensor";
+  return type == known_type(KnownType::tensor_base) || type == known_type(KnownType::tensor);
 }
 
 Kind classify_bound(std::string_view name, PyObject* self, bool is_bound_op) {
@@ -321,7 +319,7 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
   }
   // It may have seen what was changed; in a cached call it comes before the changes.
   if (trace.active() && trace.log().has_effects(position) &&
-      (trace.has_pending_change() || !trace.context_values.empty()))
+      (trace.has_pending_change() || !trace.state.context_values.empty()))
     trace.stop(BreakReason::c_function, "an op that is not PyTorch's behind changes of objects");
   // Nothing says that it fails the next time.
   if (result == nullptr && trace.active() && trace.log().has_effects(position))
@@ -338,7 +336,7 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
 // __enter__ or __exit__ of an inference mode that the trace made.
 bool switches_inference(Trace& trace, std::string_view name, std::span<const Value> arguments) {
   return (name == "__enter__" || name == "__exit__") && !arguments.empty() &&
-         std::string_view(Py_TYPE(arguments[0].object)->tp_name) == kInferenceMode &&
+         is_exactly(arguments[0].object, KnownType::inference_mode) &&
          trace.is_born(arguments[0].object);
 }
 
@@ -514,7 +512,7 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
       }
       // Of the message behind a ban on saved tensor hooks the ambient guard knows only that it is
       // there.
-      if (!trace->bans_saved_hooks && says_why_hooks_are_banned(callee.object)) {
+      if (!trace->state.bans_saved_hooks && says_why_hooks_are_banned(callee.object)) {
         trace->stop(BreakReason::state, "torch.autograd.graph.disable_saved_tensors_hooks");
         return false;
       }

@@ -119,7 +119,7 @@ bool read_state(Trace& trace, const Group& group, Value callee, std::span<const 
                 Result* result) {
   for (const Value& argument : arguments) trace.use(argument);
   const Object asked = as_tuple(arguments);
-  if (trace.changed_state.contains(&group) && !trace.has_read(callee.object, asked.get()))
+  if (trace.state.changed.contains(&group) && !trace.has_read(callee.object, asked.get()))
     return false;
   {
     const Unfollowed unfollowed(&trace, false);
@@ -148,7 +148,7 @@ bool call_state(Trace& trace, Value callee, std::span<const Value> arguments, Py
         !std::ranges::all_of(arguments, [](Value v) { return is_constant(v.object); }))
       return false;
     guard_all(trace, *group);
-    trace.changed_state.insert(group);
+    trace.state.changed.insert(group);
     const Ambient before = tensors().ambient();
     *result = call_switch(trace, callee, arguments, keywords);
     // What ops depend on is switched for real: those behind it belong to another graph.

@@ -3,9 +3,9 @@
 // frame that was begun is run to its end exactly once. So there are two kinds of code behind them:
 //
 //   what runs the program    Interpreter::run, complete(), run_in_cpython(), leave(): throws
-//   nothing what keeps account       guards, steps, the log, segments, reports: may throw.
-//   keep_account() runs
-//                            it: the account is lost then, never the run
+//                            nothing
+//   what keeps account       guards, steps, the log, segments, reports: may throw. keep_account()
+//                            runs it: the account is lost then, never the run
 //
 // An instruction is both. If its handler throws before it has done anything that must not be done
 // twice (note_act), CPython runs it instead; else the program gets a RuntimeError, which is the one

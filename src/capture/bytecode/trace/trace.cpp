@@ -4,8 +4,7 @@
 
 namespace smelt::bytecode {
 
-Trace::Trace(PyObject* const* slots, size_t count)
-    : nodes_(1), ambient_(tensors().ambient()), log_(tensors().start_log()) {
+Trace::Trace(PyObject* const* slots, size_t count) : nodes_(1), ambient_(tensors().ambient()) {
   slot_refs_.resize(count);
   for (size_t i = 0; i < count; ++i) {
     if (slots[i] != nullptr)
@@ -13,52 +12,14 @@ Trace::Trace(PyObject* const* slots, size_t count)
   }
   log_->set_guess([this] {
     constexpr int kMostGuesses = 100;  // at one line
-    const bool may = active() && speculates && may_guess_here(kMostGuesses);
-    has_guessed = has_guessed || may;
+    const bool may = active() && guesses.are_allowed && may_guess_here(kMostGuesses);
+    guesses.any = guesses.any || may;
     return may;
   });
   log_->resume();
 }
 
 Trace::~Trace() { log_->pause(); }
-
-// -- stopping
-
-void Trace::stop(BreakReason reason, std::string detail) noexcept {
-  if (break_) return;
-  log_->pause();
-  break_.emplace();
-  break_->reason = reason;
-  break_->detail = std::move(detail);
-  if (!locate) return;
-  const SavedError error;
-  try {
-    locate(*break_);
-  } catch (const std::exception&) {
-    break_->file.clear();  // a break without a line
-  }
-}
-
-void Trace::fail(const std::exception& problem) noexcept {
-  has_failed_ = true;
-  std::string detail;
-  try {
-    detail = problem.what();
-  } catch (const std::exception&) {
-  }
-  stop(BreakReason::internal, std::move(detail));
-}
-
-void Trace::stop_at(Break known) noexcept {
-  if (break_) return;
-  log_->pause();
-  break_ = std::move(known);
-}
-
-void Trace::check_log(bool thorough) {
-  if (!active()) return;
-  if (auto trouble = log_->take_trouble(thorough)) stop(trouble->reason, trouble->detail);
-}
 
 // -- where objects come from
 
@@ -140,7 +101,7 @@ Ref Trace::path(NodeKind kind, Ref parent, PyObject* key, int index, PyObject* o
       stop(BreakReason::mutation, show(object));
       return 0;
     }
-    aliases_.push_back({known->ref, ref, true});
+    required_.aliases.push_back({known->ref, ref, true});
     ++known->holds;
     return known->ref;
   }

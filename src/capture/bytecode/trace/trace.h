@@ -13,10 +13,17 @@
 //  - everything else is tracked by identity, in a table from object to Ref: it existed before
 //    (`outside`: a path leads to it), or a step or tensor op made it (`born`).
 //  - an object that is none of these is unknown: stop().
+//
+// Four verbs say how much a run comes to depend on, from least to most:
+//   settle   a number that stayed lazy in a container is guarded by value: C code may look at it
+//   use      the run depends on all of a value: atoms by value, fixed objects by identity, tensors
+//            by metadata, containers by their elements
+//   own      all that is in a container is guarded, so that it can be changed and read freely
+//   touch    C code will walk through an object: all that it can reach is used (builtin_call.h)
+// To read is less: it says where an object was found, and nothing about what it is.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,7 +33,12 @@
 
 #include "capture/bytecode/cpython/constants.h"
 #include "capture/bytecode/nodes/flat_index.h"
+#include "capture/bytecode/trace/backward_pass.h"
+#include "capture/bytecode/trace/guesses.h"
 #include "capture/bytecode/trace/let_go.h"
+#include "capture/bytecode/trace/requirements.h"
+#include "capture/bytecode/trace/state_seen.h"
+#include "capture/bytecode/trace/stoppable_log.h"
 #include "capture/bytecode/trace/tracked.h"
 #include "capture/bytecode/trace/tracked_objects.h"
 
@@ -34,27 +46,13 @@ namespace smelt::bytecode {
 
 class Follower;
 
-class Trace {
+class Trace : public StoppableLog {
  public:
   // `slots`: the root frame's slots at the start.
   Trace(PyObject* const* slots, size_t count);
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
-
-  // -- stopping
-  bool active() const { return !break_; }
-  // Ends the trace in front of the root's current instruction. The first reason counts.
-  void stop(BreakReason reason, std::string detail) noexcept;
-  void stop_at(Break known) noexcept;  // at a break that is known
-  // The account is not complete: it stops, and gives no segment.
-  void fail(const std::exception& problem) noexcept;
-  bool has_failed() const { return has_failed_; }
-  const std::optional<Break>& stopped() const { return break_; }
-  // Fills in the user's line for stop(); set by the interpreter.
-  std::function<void(Break&)> locate;
-  // Asks the log whether the ops since the last call can be repeated, stops if not.
-  void check_log(bool thorough = false);
 
   // The root's state in front of an instruction: where the trace can end. `good`: all live objects
   // can be made again.
@@ -112,14 +110,15 @@ class Trace {
   Ref scalar_call(PyObject* function, Value a, Value b, PyObject* result);
 
   // The number that the tensor program reads at `item` (TensorLog::take_number). What is computed
-  // from it the program computes too. Where the run depends on it, on its truth at most, that is
-  // speculation: the program checks it.
+  // from it the program computes too. Where the run depends on it, that is a guess.
   Ref number(PyObject* object, int32_t item);
   bool is_late(Ref ref) const { return ref != 0 && nodes_[ref].late; }
 
   // -- gradients
   // tensor.grad is what the trace has made it.
-  bool has_set_grad(PyObject* tensor) const { return grads_.contains(log_->value_of(tensor)); }
+  bool has_set_grad(PyObject* tensor) const {
+    return backward.grads.contains(log_->value_of(tensor));
+  }
   void set_grad(Value tensor, Value grad);        // it has been set
   void add_grads(std::span<const Value> leaves);  // a backward pass has added to theirs
   void note_grad(Value tensor);
@@ -184,8 +183,6 @@ class Trace {
   // steps come behind them. What a cached function remembers is none, nor is context_values.
   bool has_pending_change() const;
 
-  TensorLog& log() { return *log_; }
-
   // -- the end
   // With a value returned by the root. An error of a user's back end is left set. Nothing if no
   // progress was made, or if it can't be done (stopped() then says why).
@@ -202,22 +199,15 @@ class Trace {
   Object code;                   // of the root's frame, for the names of its variables
   // Paths of numbers that change, as path_text() writes them; nullptr: no run-time scalars.
   const std::unordered_set<std::string>* changing = nullptr;
-  std::unordered_map<PyObject*, Value> context_values;  // by ContextVar, or open Token: what is set
-  bool speculates = true;                               // about what is in tensors
-  bool has_guessed = false;                             // it has
-  bool has_guessed_flag = false;                        // about a flag, without a backward pass
+  Guesses guesses;
   // Whether this line of the program has not been guessed about that often yet.
   bool may_guess_here(int most);
-  bool has_backward = false;                   // a backward pass is part of the trace
-  bool in_pass = false;                        // one runs, and calls hooks
-  std::unordered_map<PyObject*, Value> hooks;  // that the trace has registered
-  std::unordered_set<PyObject*> views;         // mapping proxies of classes, which are guarded
-  bool handles = false, catches = false;       // as in TraceResult
-  bool opens_iterators = true;                 // open_iterator()
+  BackwardPass backward;
+  StateSeen state;
+  std::unordered_set<PyObject*> views;    // mapping proxies of classes, which are guarded
+  bool handles = false, catches = false;  // as in TraceResult
+  bool opens_iterators = true;            // open_iterator()
   size_t opened_iterators = 0;
-  bool asked_tracing_state = false;               // torch._C._get_tracing_state() gave None
-  bool bans_saved_hooks = false;                  // it has forbidden saved tensor hooks itself
-  std::unordered_set<const void*> changed_state;  // groups of torch_state.cpp that it has changed
 
  private:
   Ref add(Node node);
@@ -268,23 +258,14 @@ class Trace {
   bool make_program(TraceResult& result, const Position& position, const Request& request);
 
   std::vector<Node> nodes_;
-  std::vector<AbsentKey> absent_;
-  std::vector<TypeLookup> lookups_;
-  std::vector<AliasGuard> aliases_;
-  std::vector<Reading> readings_;
-  std::vector<Remembered> remembered_;
-  std::vector<GuardEntry> guards_;
+  Requirements required_;
   std::vector<Step> steps_;
   Ambient ambient_;
-  std::unique_ptr<TensorLog> log_;
-  std::optional<Break> break_;
-  bool has_failed_ = false;
   TrackedObjects objects_;
   FlatIndex<PathKey, PathHash> paths_;  // to refs
   std::vector<Object> held_;
   std::vector<Ref> slot_refs_;
-  std::vector<Ref> born_tensors_;       // by value of the log; 0: it is none
-  std::unordered_set<LogValue> grads_;  // tensors whose gradient the trace has set
+  std::vector<Ref> born_tensors_;  // by value of the log; 0: it is none
   std::vector<PyObject*> transients_;
   std::vector<Ref> dropped_;  // objects from outside that the program has dropped
   // Tuples and such that are constants, with a path to them.
@@ -293,7 +274,6 @@ class Trace {
   size_t lazy_elements_ = 0;                 // that there have been
   std::unordered_set<Ref> changed_numbers_;  // paths of numbers from which others were stored
   Checkpoint checkpoint_;
-  std::map<std::pair<std::string, int>, int> guessed_at_;  // by file and line: how often
   int use_depth_ = 0;
 };
 

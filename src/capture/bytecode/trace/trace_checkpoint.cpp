@@ -29,8 +29,14 @@ Object parts_inside(PyObject* iterator) {
 }  // namespace
 
 Position Trace::position() const {
-  return {steps_.size(),   log_->position(), guards_.size(),   absent_.size(),
-          lookups_.size(), aliases_.size(),  readings_.size(), remembered_.size()};
+  return {steps_.size(),
+          log_->position(),
+          required_.guards.size(),
+          required_.absent.size(),
+          required_.lookups.size(),
+          required_.aliases.size(),
+          required_.readings.size(),
+          required_.remembered.size()};
 }
 
 // Whether it can be made again as it is now. A constant that it goes over is held, as it may be

@@ -102,7 +102,7 @@ Object Trace::forget(PyObject* object) {
     node.length = std::max<int64_t>(known.length, node.length);
   };
   leave_type(known.ref);
-  for (const AliasGuard& alias : aliases_)
+  for (const AliasGuard& alias : required_.aliases)
     if (alias.same && nodes_[alias.b].object.get() == object) leave_type(alias.b);
   dropped_.push_back(known.ref);
   return std::move(known.object);

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/nodes/number_ops.h"
 #include "capture/bytecode/nodes/program_numbers.h"
 #include "capture/bytecode/trace/trace.h"
@@ -28,9 +29,8 @@ size_t changed_by(const Step& step) {
 // torch._C._set_grad_enabled(False) and the like, and torch.device.__enter__.
 bool is_switch(const Step& step) {
   const auto is_function = [](PyObject* callee) {
-    return PyCFunction_Check(callee) ||
-           (Py_TYPE(callee) == &PyMethodDescr_Type &&
-            std::string_view(PyDescr_TYPE(callee)->tp_name) == "torch.device");
+    return PyCFunction_Check(callee) || (Py_TYPE(callee) == &PyMethodDescr_Type &&
+                                         PyDescr_TYPE(callee) == known_type(KnownType::device));
   };
   return step.kind == StepKind::call && step.inputs[0].ref == 0 &&
          is_function(step.inputs[0].constant.get()) &&
@@ -167,9 +167,9 @@ void Trace::release() {
   const TrackedObjects objects = std::exchange(objects_, {});
   const std::vector<Node> nodes = std::exchange(nodes_, {});
   const std::vector<Step> steps = std::exchange(steps_, {});
-  const std::vector<Reading> readings = std::exchange(readings_, {});
-  const std::vector<AbsentKey> absent = std::exchange(absent_, {});
-  const std::vector<TypeLookup> lookups = std::exchange(lookups_, {});
+  const std::vector<Reading> readings = std::exchange(required_.readings, {});
+  const std::vector<AbsentKey> absent = std::exchange(required_.absent, {});
+  const std::vector<TypeLookup> lookups = std::exchange(required_.lookups, {});
 }
 
 std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
@@ -181,12 +181,12 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   }
   log_->pause();
   log_->rewind(position.log);
-  absent_.resize(position.absent);
-  lookups_.resize(position.lookups);
-  aliases_.resize(position.aliases);
-  guards_.resize(position.guards);
-  readings_.resize(position.readings);
-  remembered_.resize(position.remembered);
+  required_.absent.resize(position.absent);
+  required_.lookups.resize(position.lookups);
+  required_.aliases.resize(position.aliases);
+  required_.guards.resize(position.guards);
+  required_.readings.resize(position.readings);
+  required_.remembered.resize(position.remembered);
   // No call could pass such a guard, which would keep the object alive besides.
   const auto asks_for_dropped = [this](const GuardEntry& entry) {
     const Node& node = nodes_[entry.ref];
@@ -194,7 +194,7 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
     const Tracked* tracked = find(node.object.get());
     return tracked != nullptr && !tracked->born && Py_REFCNT(node.object.get()) <= tracked->holds;
   };
-  if (std::ranges::any_of(guards_, asks_for_dropped)) return std::nullopt;
+  if (std::ranges::any_of(required_.guards, asks_for_dropped)) return std::nullopt;
 
   TraceResult result;
   result.exit = std::move(exit);
@@ -204,7 +204,7 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   result.handles = handles;
   result.catches = catches;
   for (Ref ref : slot_refs_) result.slots_set.push_back(ref != 0);
-  for (const GuardEntry& entry : guards_) {
+  for (const GuardEntry& entry : required_.guards) {
     Node& node = nodes_[entry.ref];
     node.guards |= entry.bits;
     if (entry.bits & kGuardTruth) node.truth = entry.truth;
@@ -214,11 +214,11 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
     }
   }
   result.nodes = std::move(nodes_);
-  result.absent = std::move(absent_);
-  result.lookups = std::move(lookups_);
-  result.aliases = std::move(aliases_);
-  result.readings = std::move(readings_);
-  result.remembered = std::move(remembered_);
+  result.absent = std::move(required_.absent);
+  result.lookups = std::move(required_.lookups);
+  result.aliases = std::move(required_.aliases);
+  result.readings = std::move(required_.readings);
+  result.remembered = std::move(required_.remembered);
   drop_unneeded_steps(result);
   add_distinctness(result);
   if (!make_program(result, position, request)) return std::nullopt;
@@ -240,7 +240,7 @@ bool Trace::has_changed(Mark since) const {
 namespace {
 
 // ContextVar.set(value), reset(token) of a token that the trace has: which of these are open at
-// present is known otherwise (Trace::context_values).
+// present is known otherwise (StateSeen::context_values).
 bool is_of_context(const Step& step, const std::vector<Node>& nodes) {
   constexpr size_t kInputs = 3;  // the method, the variable, the value or token
   PyObject* callee = step.kind == StepKind::call && step.inputs.size() == kInputs

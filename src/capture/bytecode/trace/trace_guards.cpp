@@ -38,7 +38,7 @@ void Trace::guard(Ref ref, uint16_t bits, bool truth) {
     return;
   node.asked |= bits;
   if (bits & kGuardTruth) node.truth = truth;  // of an object that changes, the last answer counts
-  guards_.push_back({ref, bits, truth});
+  required_.guards.push_back({ref, bits, truth});
 }
 
 void Trace::guard_type(Value v) { guard(value(v.object, v.ref).ref, kGuardType); }
@@ -63,7 +63,7 @@ void Trace::guard_keys(Value v) {
   if (tracked->born || tracked->known) return;
   Node& node = nodes_[ref];
   if (!node.keys) node.keys = tracked->keys_before ? tracked->keys_before : keys_of(v.object);
-  guards_.push_back({ref, kGuardType | kGuardKeys, false});
+  required_.guards.push_back({ref, kGuardType | kGuardKeys, false});
 }
 
 void Trace::guard_truth(Value v, bool truth) {
@@ -102,18 +102,19 @@ void Trace::guard_alias(Value a, Value b, bool same) {
   if (!active()) return;
   const Ref first = value(a.object, a.ref).ref, second = value(b.object, b.ref).ref;
   if (is_path(first) && is_path(second) && first != second)
-    aliases_.push_back({first, second, same});
+    required_.aliases.push_back({first, second, same});
 }
 
 bool Trace::has_read(PyObject* function, PyObject* arguments) const {
-  return std::ranges::any_of(readings_, [&](const Reading& known) {
+  return std::ranges::any_of(required_.readings, [&](const Reading& known) {
     return known.function.get() == function && same_value(known.arguments.get(), arguments);
   });
 }
 
 void Trace::guard_reading(PyObject* function, PyObject* arguments, PyObject* value) {
   if (!active() || has_read(function, arguments)) return;
-  readings_.push_back({Object::share(function), Object::share(arguments), Object::share(value)});
+  required_.readings.push_back(
+      {Object::share(function), Object::share(arguments), Object::share(value)});
 }
 
 Ref Trace::remembered(PyObject* function, PyObject* arguments, PyObject* keywords,
@@ -121,8 +122,8 @@ Ref Trace::remembered(PyObject* function, PyObject* arguments, PyObject* keyword
   if (!active()) return 0;
   Object holder = Object::steal(Py_BuildValue("[O]", result));
   const Value list{holder.get(), constant_node(holder.get())};
-  remembered_.push_back({Object::share(function), Object::share(arguments), Object::share(keywords),
-                         std::move(holder)});
+  required_.remembered.push_back({Object::share(function), Object::share(arguments),
+                                  Object::share(keywords), std::move(holder)});
   return read_item(list, 0, result);
 }
 

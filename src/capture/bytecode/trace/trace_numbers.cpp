@@ -35,7 +35,7 @@ bool Trace::may_guess_here(int most) {
   if (!locate) return false;
   Break here;
   locate(here);
-  return ++guessed_at_[{here.file, here.line}] <= most;
+  return ++guesses.at[{here.file, here.line}] <= most;
 }
 
 namespace {
@@ -52,15 +52,15 @@ bool is_gamble(const std::vector<Node>& nodes, const TensorLog& log, Ref number)
 }  // namespace
 
 void Trace::expect(Ref number, bool truth) {
-  if (!has_backward && is_gamble(nodes_, *log_, number)) {
+  if (!backward.any && is_gamble(nodes_, *log_, number)) {
     stop(BreakReason::data_dependent, "a branch on a random number");
     return;
   }
-  if (!speculates) {
+  if (!guesses.are_allowed) {
     stop(BreakReason::data_dependent, "a branch on a number that was read from a tensor");
     return;
   }
-  has_guessed = true;
+  guesses.any = true;
   log_->expect(number, nodes_[number].object.get(), truth);
   check_log();
 }
@@ -71,7 +71,7 @@ void Trace::expect_value(Ref number) {
   constexpr int kMostGuesses = 100;  // at one line
   const Object object = nodes_[number].object;
   const bool is_whole = PyLong_CheckExact(object.get()) || PyBool_Check(object.get());
-  if (!speculates || !is_whole || !is_steady(nodes_, *log_, number) ||
+  if (!guesses.are_allowed || !is_whole || !is_steady(nodes_, *log_, number) ||
       !may_guess_here(kMostGuesses)) {
     stop(BreakReason::data_dependent, "a number that was read from a tensor");
     return;
@@ -104,13 +104,14 @@ void Trace::set_grad(Value tensor, Value grad) {
 // What the tensor had for a gradient before may be dropped by that.
 void Trace::note_grad(Value tensor) {
   static PyObject* const name = PyUnicode_InternFromString("grad");
-  if (const LogValue value = log_->value_of(tensor.object); value >= 0) grads_.insert(value);
+  if (const LogValue value = log_->value_of(tensor.object); value >= 0)
+    backward.grads.insert(value);
   if (const Ref old = paths_.find({NodeKind::attribute, ref_of(tensor.object), name, 0}))
     let_go.note(nodes_[old].object.get());
 }
 
 void Trace::add_grads(std::span<const Value> leaves) {
-  has_backward = true;
+  backward.any = true;
   for (const Value& leaf : leaves) note_grad(leaf);
 }
 

@@ -31,7 +31,7 @@ void Trace::read_absent(Value dict, PyObject* key) {
   if (tracked->born || tracked->known) return;
   if (find_stored(tracked->overlay, key)) return;
   if (is_path(parent)) guard(parent, kGuardType);
-  absent_.push_back({parent, Object::share(key)});
+  required_.absent.push_back({parent, Object::share(key)});
 }
 
 Ref Trace::read_item(Value sequence, Py_ssize_t index, PyObject* object) {
@@ -78,7 +78,7 @@ Ref Trace::read_type(PyTypeObject* type, PyObject* name, PyObject* found) {
   const PathKey absent{NodeKind::type_attribute, parent, name, 1};
   const PathKey present{NodeKind::type_attribute, parent, name, 0};
   if (paths_.find(found == nullptr ? absent : present) == 0)
-    lookups_.push_back({Object::share(object), Object::share(name), Object::share(found)});
+    required_.lookups.push_back({Object::share(object), Object::share(name), Object::share(found)});
   if (found != nullptr) {
     const Ref ref = path(NodeKind::type_attribute, parent, name, 0, found);
     // Whether it is a descriptor is up to its class, which may get a __get__ or __set__ later.

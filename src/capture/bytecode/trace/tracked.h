@@ -41,13 +41,6 @@ struct Tracked {
   LazyElements lazy;
 };
 
-// A guard in the order of the run, so that those behind the last checkpoint can be left out.
-struct GuardEntry {
-  Ref ref;
-  uint16_t bits;
-  bool truth;
-};
-
 // What a trace is to be made into.
 struct SegmentRequest {
   Settings settings;

@@ -33,9 +33,7 @@ Value field(Trace& trace, Value object, PyObject* name, PyObject* found) {
 
 // threading.local: each thread has a dict of its own, which a cached call asks for again.
 // Not a subclass: its __init__ is called by whichever thread asks first.
-bool is_thread_local(PyObject* object) {
-  return std::string_view(Py_TYPE(object)->tp_name) == "_thread._local";
-}
+bool is_thread_local(PyObject* object) { return is_exactly(object, KnownType::thread_local_); }
 
 Object thread_dict(Trace& trace, Value local, Ref* ref) {
   Object dict = Object::steal(PyObject_GetAttr(local.object, names().dict));
@@ -165,7 +163,7 @@ Result call_getter(Trace& trace, Value attribute, Value object, PyTypeObject* ty
     return call(&trace, {get, ref}, arguments, nullptr);
   }
   if (object.object != nullptr && PyTuple_Check(object.object) &&
-      std::string_view(kind->tp_name).ends_with("._tuplegetter")) {
+      kind == known_type(KnownType::tuple_getter)) {
     const Object state = Object::steal(PyObject_CallMethod(found, "__reduce__", nullptr));
     if (!state) return {};
     const Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(PyTuple_GET_ITEM(state.get(), 1), 0));
@@ -256,9 +254,8 @@ Result get_type_field(Trace& trace, Value type, PyObject* name) {
 // A member of an Enum, which nothing can put in another's place; by a descriptor in Python, from
 // 3.11 on.
 bool is_of_enumeration(PyTypeObject* cls, PyObject* descriptor) {
-  const std::string_view meta = Py_TYPE(cls)->tp_name;
-  if ((meta != "EnumType" && meta != "EnumMeta") ||
-      std::string_view(Py_TYPE(descriptor)->tp_name) != "property")
+  if (Py_TYPE(cls) != known_type(KnownType::enum_meta) ||
+      !is_exactly(descriptor, KnownType::enum_property))
     return false;
   static PyObject* const member = PyUnicode_InternFromString("member");
   const Object found = Object::steal(PyObject_GetAttr(descriptor, member));

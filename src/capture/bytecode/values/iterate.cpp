@@ -198,15 +198,16 @@ Result account_for(Trace& trace, Value iterable, PyObject* iterator) {
 // enumerate, itertools.product and such keep the tuple that they gave out last, to use it again if
 // they can.
 bool keeps_its_tuple(PyObject* iterator) {
-  static const std::unordered_set<std::string_view> names{"enumerate",
-                                                          "itertools.product",
-                                                          "itertools.zip_longest",
-                                                          "itertools.combinations",
-                                                          "itertools.combinations_with_replacement",
-                                                          "itertools.permutations",
-                                                          "itertools.pairwise",
-                                                          "dict_itemiterator"};
-  return names.contains(Py_TYPE(iterator)->tp_name);
+  static const std::unordered_set<const PyTypeObject*> types{
+      &PyEnum_Type,
+      &PyDictIterItem_Type,
+      known_type(KnownType::product),
+      known_type(KnownType::zip_longest),
+      known_type(KnownType::combinations),
+      known_type(KnownType::combinations_with_replacement),
+      known_type(KnownType::permutations),
+      known_type(KnownType::pairwise)};
+  return types.contains(Py_TYPE(iterator));
 }
 
 }  // namespace
@@ -281,8 +282,7 @@ Result next(Trace* trace, Value iterator) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result.object); ++i) {
         PyObject* inner =
             PyTuple_GET_ITEM(result.object, i);  // groupby gives a group over the same
-        if (std::string_view(Py_TYPE(inner)->tp_name) == "itertools._grouper")
-          trace->transient(inner);
+        if (is_exactly(inner, KnownType::grouper)) trace->transient(inner);
       }
     }
     if (result.object != nullptr)

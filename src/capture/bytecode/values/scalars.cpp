@@ -518,8 +518,8 @@ bool is_passed_check(Trace& trace, Value tensor, LogValue logged, std::optional<
 // and so is what positions and masks are like. A loop until some numbers are such and such is not
 // rolled out by guesses.
 bool is_guessed(Trace& trace, Value tensor, std::optional<bool> passes) {
-  if (!trace.speculates) return false;
-  if (trace.has_backward) return true;
+  if (!trace.guesses.are_allowed) return false;
+  if (trace.backward.any) return true;
   const LogValue logged = trace.log().value_of(tensor.object);
   if (logged < 0) return false;
   const TensorLog& log = trace.log();
@@ -541,8 +541,10 @@ int truth(Trace* trace, Value value, std::optional<bool> passes) {
     }
     if (is_guessed(*trace, value, passes)) {
       // What is selected is computed op by op in any case: better so than in many pieces.
-      trace->has_guessed_flag |=
-          !trace->has_backward && !asks_for_any(trace->log(), trace->log().value_of(value.object));
+      trace->guesses.about_flag =
+          trace->guesses.about_flag ||
+          (!trace->backward.any &&
+           !asks_for_any(trace->log(), trace->log().value_of(value.object)));
       const Result number = read_number(*trace, value);
       const Object held = Object::steal(number.object);
       if (held) return truth(trace, {held.get(), number.ref});

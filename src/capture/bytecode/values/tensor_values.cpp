@@ -1,6 +1,7 @@
 // What PyTorch's objects say to Python: numbers in tensors, switches of its state.
 #include <string_view>
 
+#include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/values/operations.h"
 
 namespace smelt::bytecode {
@@ -25,7 +26,7 @@ Result call_switch(Trace& trace, Value callee, std::span<const Value> arguments,
     inputs.push_back(trace.is_born(argument.object) ? argument : Value{argument.object, 0});
   }
   trace.effect_call(inputs, keywords);
-  trace.bans_saved_hooks |= name_in_c(callee.object) == "_saved_tensors_hooks_disable";
+  trace.state.bans_saved_hooks |= name_in_c(callee.object) == "_saved_tensors_hooks_disable";
   // An inference mode puts the dispatch keys back that it found: the log's own is not to be there.
   // Python code is run by the one thing that may be imported on the way, by whoever finds it.
   const Unfollowed unfollowed(&trace, false, Trust::everybody);
@@ -45,7 +46,7 @@ Result read_number(Trace& trace, Value tensor) {
 
 bool is_function_context(PyObject* object) {
   for (const PyTypeObject* type = Py_TYPE(object); type != nullptr; type = type->tp_base)
-    if (std::string_view(type->tp_name) == "torch._C._FunctionBase") return true;
+    if (type == known_type(KnownType::function_base)) return true;
   return false;
 }
 

@@ -1,35 +1,18 @@
 #include "bridge/shared_history.h"
 
 #include <algorithm>
-#include <string>
-#include <string_view>
 #include <unordered_map>
 
 #include "capture/dispatch/opaque_call.h"
+#include "ops/history.h"
 
 namespace smelt {
 namespace {
 
-// Ops whose nodes keep no tensor: a second pass through them is as good as the first. One that is
-// missing here is taken for one that does.
-constexpr std::string_view kPlainOps =
-    " add add_ sub sub_ neg sum mean view view_as reshape flatten unflatten t transpose permute "
-    "movedim expand expand_as squeeze unsqueeze slice select narrow split split_with_sizes chunk "
-    "unbind cat stack clone alias to float _to_copy contiguous ";
-
-bool is_plain(const std::string& name) {
-  return kPlainOps.find(" " + name + " ") != std::string_view::npos;
-}
-
-bool keeps_tensors(const LogItem& item) {
-  const std::string& name = item.op->handle.schema().name();
-  return !name.starts_with("aten::") || !is_plain(name.substr(6));
-}
-
 // Not what makes a leaf of a tensor, registers a hook, or takes a tensor out of its graph.
 bool makes_node(const LogItem& item) {
   if (item.op == &opaque_op()) return item.applies_function || item.function;
-  return item.op->handle.schema().name() != "aten::detach";
+  return !ends_history(item.op->handle.schema().name());
 }
 
 // By item: a pass from the output comes through its node, which keeps tensors.
@@ -53,7 +36,8 @@ std::vector<bool> items_behind(const OpLog& log, LogValue output,
       takes_tracked = takes_tracked || is_tracked(value);
       if (makes_node(item) || item.op == &opaque_op()) open.push_back(value);
     });
-    behind[index] = takes_tracked && makes_node(item) && keeps_tensors(item);
+    behind[index] =
+        takes_tracked && makes_node(item) && keeps_tensors(item.op->handle.schema().name());
   };
   while (!open.empty()) {
     const LoggedTensor& value = values[open.back()];

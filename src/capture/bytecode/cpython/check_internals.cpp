@@ -73,7 +73,10 @@ bool has_known_dicts(bool is_broken) {
   if (!is_absent(dict.get(), other.get(), PyObject_Hash(other.get()))) return false;
 #if PY_VERSION_HEX < 0x030D0000
   // Tier 0 of the guards: each change gives the dict a number of its own.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // 3.12 deprecates it, and has it
   const auto version = [&] { return reinterpret_cast<PyDictObject*>(dict.get())->ma_version_tag; };
+#pragma GCC diagnostic pop
   const auto before = version();
   PyDict_GetItemWithError(dict.get(), key.get());
   if (version() != before) return false;

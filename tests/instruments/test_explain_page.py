@@ -115,6 +115,14 @@ def test_on_a_gpu_its_own_times_count_once():
     assert busy_seconds([launch('a', 0, 5, True), launch('b', 2, 1, True), launch('c', 4, 3, True)]) == 7
 
 
+def test_kernels_that_are_one_on_a_gpu_share_its_time():
+    lines = [('code', CODE.format('add', 4, 4, 4)), ('code', CODE.format('mul', 12, 12, 12)), ('code', CODE.format('sum', 8, 8, 1))]
+    timeline = [launch('smelt::sum', 0, 1, False), launch('smelt::add+mul', 1, 5, False),
+                launch('smelt_sum', 1, 2, True), launch('smelt_add_joined_2', 3, 4, True), launch('smelt_add_finish_joined_2', 7, 4, True)]
+    rows = {row['name']: (row['runs'], row['seconds']) for row in kernels.kernels_of(lines, timeline, 'cpu')}
+    assert rows == {'add': (1, 2), 'mul': (1, 6), 'sum': (1, 2)}  # by the bytes that they move
+
+
 class Event:
     """As torch.profiler has them."""
 

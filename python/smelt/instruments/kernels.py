@@ -86,20 +86,36 @@ def host_launches(made, timeline):
 
 
 def device_launches(made, timeline):
-    """The same of a GPU, where a kernel "a" is called smelt_a, and a second part of it smelt_a_finish."""
+    """The same of a GPU, where a kernel "a" is called smelt_a, a second part of it smelt_a_finish, and one in the place of three
+    of which "a" is the first smelt_a_joined_3. The host has the names of those that it starts together."""
     entries, found = {_entry(name): name for name in made}, []
+    batches = [names for names, _ in host_launches(made, timeline) if len(names) > 1]
     for row in timeline:
         if not row['on_device']:
             continue
-        if row['name'] in entries:
-            found.append(([entries[row['name']]], row['seconds']))
-        elif row['name'].removesuffix('_finish') in entries:
-            name = entries[row['name'].removesuffix('_finish')]
-            for number in range(len(found) - 1, -1, -1):
-                if found[number][0] == [name]:
-                    found[number] = ([name], found[number][1] + row['seconds'])
-                    break
+        joined = re.fullmatch(r'(\w+)_joined_(\d+)', row['name'])
+        entry = joined[1] if joined else row['name']
+        is_finish = entry not in entries
+        name = entries.get(entry.removesuffix('_finish') if is_finish else entry)
+        if name is None:
+            continue
+        names = _members(name, int(joined[2]), batches) if joined else [name]
+        if not is_finish:
+            found.append((names, row['seconds']))
+            continue
+        for number in range(len(found) - 1, -1, -1):
+            if name in found[number][0]:
+                found[number] = (found[number][0], found[number][1] + row['seconds'])
+                break
     return found
+
+
+def _members(first, count, batches):
+    """The names of `count` kernels that are one on the GPU, of the batch with the first of them."""
+    for names in batches:
+        if first in names and len(names) - names.index(first) >= count:
+            return names[names.index(first):][:count]
+    return [first]
 
 
 def _entry(name):

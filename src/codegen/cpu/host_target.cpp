@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <string_view>
 #include <thread>
@@ -123,7 +124,7 @@ const HostTarget& host_target() {
   return *host;
 }
 
-TargetLease::TargetLease() {
+TargetLease::TargetLease() : exceptions_(std::uncaught_exceptions()) {
   {
     std::lock_guard lock(idle().mutex);
     if (!idle().machines.empty()) {
@@ -135,8 +136,18 @@ TargetLease::TargetLease() {
 }
 
 TargetLease::~TargetLease() {
-  std::lock_guard lock(idle().mutex);
-  idle().machines.push_back(std::move(machine_));
+  // LLVM is not written for exceptions. Where its memory ran out, the machine may hold what is freed
+  // already, and can't even be destroyed.
+  if (std::uncaught_exceptions() > exceptions_) {
+    static_cast<void>(machine_.release());
+    return;
+  }
+  try {
+    std::lock_guard lock(idle().mutex);
+    idle().machines.push_back(std::move(machine_));
+  } catch (const std::exception&) {
+    // There is no room to keep it: the next lease makes another.
+  }
 }
 
 }  // namespace smelt::cpu

@@ -21,7 +21,7 @@ struct HostTarget {
 const HostTarget& host_target();
 
 // A target machine borrowed from the process's own; it generates code on one thread at a time and
-// goes back when the lease ends.
+// goes back when the lease ends. One that an exception went through is not used again.
 class TargetLease {
  public:
   TargetLease();
@@ -33,6 +33,7 @@ class TargetLease {
 
  private:
   std::unique_ptr<llvm::TargetMachine> machine_;
+  const int exceptions_;  // under way when the lease began
 };
 
 }  // namespace smelt::cpu

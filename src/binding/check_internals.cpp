@@ -67,6 +67,7 @@ bool takes_any_address(bool is_broken) {
 
 // Two tensors change places behind their Python objects.
 bool swaps_tensors(bool is_broken) {
+  if (THPVariableClass == nullptr) return false;  // torch is not imported, or not to its end
   const at::Tensor first = at::empty({2}), second = at::empty({3});
   const auto a = py::reinterpret_steal<py::object>(THPVariable_Wrap(first));
   const auto b = py::reinterpret_steal<py::object>(THPVariable_Wrap(second));

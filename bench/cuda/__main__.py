@@ -30,7 +30,7 @@ os.environ.setdefault('PYTORCH_NVML_BASED_CUDA_CHECK', '1')  # the parent must n
 
 import torch  # noqa: E402
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 import smelt  # noqa: E402
 from smelt import _native  # noqa: E402
 

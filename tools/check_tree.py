@@ -24,7 +24,7 @@ UNFINISHED = {'util', 'utils', 'helper', 'helpers', 'common', 'misc', 'manager'}
 # ops. Elsewhere ops are known by their facts.
 OPS_FOLDER = 'src/ops/'
 PATTERN_PASSES = (
-    'decompose', 'fold_constants', 'fold_into_weights', 'fuse_activations', 'fuse_sums', 'layout_twins',
+    'align_products', 'decompose', 'fold_constants', 'fold_into_weights', 'fuse_activations', 'fuse_sums', 'layout_twins',
     'let_go_unread', 'loose_extremes', 'narrow_saved', 'pack_convolutions', 'pack_products', 'put_channels_last',
     'simplify_views', 'split_joint')  # fmt: skip
 OP_NAME = re.compile(r'"(?:aten|prims|mkldnn|onednn|mkl|quantized|torchvision)::')

@@ -36,7 +36,7 @@ enum class Selection : uint8_t { none, places, place_columns, masked, indexed };
 
 // lt, ge: below; gt, le: above
 enum class Comparison : uint8_t { none, below, above, equal, unequal };
-enum class Quantifier : uint8_t { none, all, any };      // of truths
+enum class Quantifier : uint8_t { none, all, any };  // of truths
 
 struct OpFacts {
   // Of all forms of an op: overloads, in place, out=. It is enough that the row of one says so.

@@ -414,7 +414,6 @@ std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
   // A callee's code serves another class as well: nothing is compiled again.
   if (root_->adopted && like_this == 0 && list.size() < kMostKinds * limit && budget.grants(0, 0))
     return std::nullopt;
-  ++segments_->misses[offset];
   const bool is_enough = like_this >= limit || list.size() >= kMostKinds * limit;
   if (!is_enough && !compiled_.settings_.is_limit_given && !budget.grants(like_this, hits)) {
     note_refusal(offset, like_this);

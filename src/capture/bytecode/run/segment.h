@@ -95,7 +95,6 @@ using SegmentList = std::vector<GilShared<Segment>>;
 struct CodeSegments : GilCounted {
   // By offset (in code units), most recently used first.
   std::map<int, SegmentList> at;
-  std::map<int, int> misses;  // recompiles by offset
   // Paths of numbers that were part of a segment and turned out to change: run-time scalars in the
   // next one.
   std::unordered_set<std::string> changing;

@@ -5,8 +5,7 @@
 // - Of a result with such rows the matrix is padded: the product has a few more columns, and its
 //   readers see a part of it.
 // - An operand that a kernel computes is written with rows further apart.
-// - Where such rows are what is added up, the last few products, fewer than 16 bytes hold, are
-// added
+// - Where such rows are what is added up, the last few products, fewer than 16 bytes hold, are added
 //   by a kernel.
 //
 // Stands behind decompose: which nodes kernels compute is known then.
@@ -73,8 +72,12 @@ class Alignment {
            a.sizes[0].known() * a.sizes[1].known() * b.sizes[1].known() >= kLarge;
   }
 
+  // By a kernel, or a view of what one computes.
   bool is_computed(ValueId value) const {
     const NodeId maker = graph_.values[value].node;
+    if (maker >= 0 && graph_.nodes[maker].traits.view && graph_.nodes[maker].traits.is_pure())
+      return graph_.nodes[maker].args[0].is<Ref>() &&
+             is_computed(graph_.nodes[maker].args[0].get<Ref>().id);
     if (maker < 0 || !options_.has_kernels(graph_.type(value).device)) return false;
     const Node& node = graph_.nodes[maker];
     const Meaning* meaning = find_meaning(node.op);

@@ -389,6 +389,21 @@ bool Grouping::is_little_beside(ValueId read, NodeId node) const {
   return elements && made && *elements == 1 && *made > 1;
 }
 
+// Is the node's result read by kernels alone that can't be the group's, since they wait for something
+// that waits for the group? Then it would be stored for them: what an optimizer computes of a
+// parameter beside the forward pass that reads it as well.
+bool Grouping::is_wanted_behind(NodeId node, int group) const {
+  const ValueId result = graph_.nodes[node].results[0];
+  if (roles_.role[node] != Role::element || roles_.is_output[result]) return false;
+  const std::vector<NodeId>& readers = roles_.readers[result];
+  const UnitId unit = unit_of_group_[group];
+  return !readers.empty() && std::ranges::all_of(readers, [&](NodeId reader) {
+    return roles_.in_kernel(reader) && std::ranges::any_of(dependencies(reader), [&](UnitId on) {
+             return on != unit && depends(on, unit);
+           });
+  });
+}
+
 void Grouping::add_to_group(NodeId node) {
   if (roles_.alone[node]) return start_group(node);
   std::vector<int> candidates;
@@ -406,7 +421,8 @@ void Grouping::add_to_group(NodeId node) {
         each_ref(arg, [&](Ref ref) {
           if (is_little_beside(ref.id, node)) return;
           const std::vector<int>& readers = groups_reading_[ref.id];
-          for (auto group = readers.rbegin(); group != readers.rend(); ++group) add(*group);
+          for (auto group = readers.rbegin(); group != readers.rend(); ++group)
+            if (!is_wanted_behind(node, *group)) add(*group);
         });
   }
   std::vector<Boundary> refused;

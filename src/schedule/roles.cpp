@@ -245,18 +245,17 @@ void Roles::inline_widened(const Graph& graph) {
     };
     for (const Arg& arg : graph.nodes[i].args)
       each_ref(arg, [&](Ref ref) {
-        const NodeId producer = graph.values[ref.id].node;
+        const ValueId memory = root[ref.id];  // behind views
+        const NodeId maker = graph.values[memory].node;
         const auto count = graph.type(ref.id).numel().as_known();
         if (!count) {
           there = false;
         } else if (*count * 8 <= *elements) {
           return;  // a few numbers for each row
-        } else if (producer >= 0 && role[producer] == Role::inlined) {
-          there = there && !sources[producer].empty();
-          for (const ValueId source : sources[producer]) add(source);
+        } else if (maker >= 0 && role[maker] == Role::inlined) {
+          there = there && !sources[maker].empty();
+          for (const ValueId source : sources[maker]) add(source);
         } else {
-          const ValueId memory = root[ref.id];
-          const NodeId maker = graph.values[memory].node;
           there = there && (maker < 0 || role[maker] == Role::call) &&
                   graph.type(memory).numel().is_known();
           if (there) add(memory);

@@ -195,6 +195,7 @@ Plan make_plan(const Kernel& kernel, const PlanOptions& options) {
   else if (has_inner && !plan.serial)
     choose_row_team(kernel, plan);
   choose_tiles(kernel, options, plan);
+  choose_apart(kernel, options, plan);
   plan.inner = dependents(kernel, static_cast<int>(kernel.outer.size()), kernel.dims(), false);
   pin_to_points(kernel, plan.inner);
   choose_slices(kernel, options, plan);

@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kBlocks = 1056;             // that keep a large GPU busy
 constexpr int64_t kFewBlocks = 264;           // too few for it
 constexpr int64_t kSlicePoints = 16;          // of a thread, at least
+constexpr int64_t kManyPoints = 1 << 20;      // more than threads at a time
 constexpr int64_t kStreamedBytes = 48 << 20;  // more than caches hold
 constexpr int64_t kSharedBytes = 40 << 10;
 
@@ -201,6 +202,20 @@ void choose_tiles(const Kernel& kernel, const PlanOptions& options, Plan& plan) 
   for (int dim = 0; dim <= last; ++dim)
     plan.items = plan.items * (dim == last || dim == plan.tile_dim ? tiles(kernel.extent(dim))
                                                                    : kernel.extent(dim));
+}
+
+// A thread that loads one small element and stores it waits most of its time, and there are too few
+// threads at a time to use the memory meanwhile.
+void choose_apart(const Kernel& kernel, const PlanOptions& options, Plan& plan) {
+  if (plan.vector > 1 || plan.tile_dim >= 0 || plan.serial || !kernel.inner.empty() ||
+      kernel.outer.empty() || kernel.stages.size() != 1 || has_scratch(kernel))
+    return;
+  const auto points = plan.points.as_known();
+  if (!points || *points < (options.as_if_large ? 2 : kManyPoints)) return;
+  const auto loads = std::ranges::count(kernel.insts, Op::load, &Inst::op);
+  plan.vector = loads <= 2 ? 8 : 4;
+  plan.apart = plan.outer_vector = plan.tail = true;
+  plan.varies = std::vector<bool>(kernel.insts.size(), true);
 }
 
 void choose_slices(const Kernel& kernel, const PlanOptions& options, Plan& plan) {

@@ -86,13 +86,13 @@ class Mover {
     const TensorType type = graph_.type(node.results[0]);
     Node moved = node;
     moved.args[0] = Ref{shown};
-    const std::vector<TensorType> types = writer_.types_of(moved.op, moved.args);
-    if (types.size() != 1 || types[0].dtype != type.dtype ||
-        types[0].sizes != graph_.type(shown).sizes || !is_row_major(types[0]))
+    const std::vector<std::optional<TensorType>> types = writer_.types_of(moved.op, moved.args);
+    if (types.size() != 1 || !types[0] || types[0]->dtype != type.dtype ||
+        types[0]->sizes != graph_.type(shown).sizes || !is_row_major(*types[0]))
       return false;
     const NodeWriter::Mark mark = writer_.mark();
     moved.results[0] = static_cast<ValueId>(graph_.values.size());
-    graph_.values.push_back({.type = types[0]});
+    graph_.values.push_back({.type = *types[0]});
     const ValueId made = moved.results[0];
     writer_.keep(std::move(moved));
     ArgList sizes;

@@ -220,9 +220,10 @@ void Roles::choose_inlined(const Graph& graph) {
   }
 }
 
-// What is computed from less memory than it takes itself is computed where it is read: f32 made of
-// the bf16 result of a product and of a few numbers for each row. That memory is there anyway. On
-// the host, where kernels are bound by what they compute as well, it is not done.
+// What is computed from one tensor, of no more memory than it takes itself, and of a few numbers for
+// each row is computed where it is read: f32 made of the bf16 result of a product, the distances of
+// a batch from its mean. That memory is there anyway. On the host, where kernels are bound by what
+// they compute as well, it is not done.
 void Roles::inline_widened(const Graph& graph) {
   std::vector<std::vector<ValueId>> sources(graph.nodes.size());  // of inlined nodes
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -261,7 +262,8 @@ void Roles::inline_widened(const Graph& graph) {
           if (there) add(memory);
         }
       });
-    if (!there || found.empty() || bytes >= *elements * bytes_of(type.dtype)) continue;
+    const int64_t own = *elements * bytes_of(type.dtype);
+    if (!there || found.empty() || bytes > own || (bytes == own && found.size() > 1)) continue;
     if (meaning[i]->cost > kInlineCost && full_readers(graph, value) > 1) continue;
     role[i] = Role::inlined;
     sources[i] = std::move(found);

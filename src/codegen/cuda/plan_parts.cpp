@@ -224,7 +224,9 @@ void choose_slices(const Kernel& kernel, const PlanOptions& options, Plan& plan)
   const int64_t blocks = (plan.items.known() + each - 1) / each;
   if (blocks == 0 || blocks >= kFewBlocks) return;
   const int64_t points = product(kernel.inner).as_known().value_or(1 << 20);
-  if (points < (options.as_if_large ? 2 : 4096)) return;
+  // A few blocks that go over many points wait for each of them.
+  const int64_t many = plan.columns ? 2 * kSlicePoints * plan.team : 4096;
+  if (points < (options.as_if_large ? 2 : many)) return;
   if (!plan.columns) plan.team = plan.threads = 256;
   const int64_t step = int64_t{plan.team} * (plan.outer_vector ? 1 : plan.vector);
   const int64_t wanted =

@@ -1,5 +1,7 @@
 #include "bridge/choose_program.h"
 
+#include <ATen/Context.h>
+
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -325,6 +327,7 @@ class Chooser {
   CompileOptions kernel_options() const {
     CompileOptions options = options_;
     options.schedule.backends = backends_of(want_);
+    options.schedule.any_order = !at::globalContext().deterministicAlgorithms();
     if (tracked_ || program_.has_grads()) options.frozen.clear();  // an optimizer changes weights
     return options;
   }

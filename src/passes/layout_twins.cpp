@@ -39,6 +39,11 @@ void LayoutTwins::add_plain(Node node) {
   writer_.keep(std::move(node));
 }
 
+void LayoutTwins::bring_back(Node node) {
+  apply(node);
+  for (const Arg& arg : node.args) each_ref(arg, [&](Ref ref) { plain(ref.id); });
+}
+
 void LayoutTwins::put(ValueId old, ValueId made) {
   twins_.resize(graph_.values.size(), -1);
   if (graph_.type(made) == graph_.type(old))

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 
+#include "graph/effects.h"
 #include "ops/layout.h"
 #include "ops/meaning.h"
 #include "passes/frozen_values.h"
@@ -172,8 +173,14 @@ bool rewrite(Graph& graph, const std::vector<bool>& chosen) {
   for (const Input& input : graph.inputs)
     if (moved[input.value]) twins.put_channels_last(input.value);
   std::vector<Node> nodes = std::move(graph.nodes);
+  bool writes = false;
   for (size_t i = 0; i < nodes.size(); ++i) {
     Node& node = nodes[i];
+    // Nothing is computed behind the first write: kernels store there what is written.
+    if (!writes && node.op == effects::kWrite)
+      for (size_t later = i; later < nodes.size(); ++later)
+        if (nodes[later].traits.effect) twins.bring_back(nodes[later]);
+    writes = writes || node.op == effects::kWrite;
     const std::vector<ValueId> results = node.results;
     twins.apply(node);
     // The library would copy the weights, and takes longer.

@@ -41,6 +41,10 @@ std::string Emitter::store_guard() const {
 void Emitter::write_store(Val value, const std::string& what) {
   const Inst& inst = kernel_.insts[value];
   const std::string element = element_text(inst, in_lane_);
+  if (kernel_.ordered) {
+    line(store_guard() + "add_atomically(&" + element + ", " + what + ");");
+    return;
+  }
   std::string result = what;
   if (inst.op == Op::accumulate) result = combined(inst, loaded(inst, element), what);
   line(store_guard() + element + " = " + result + ";");

@@ -86,6 +86,8 @@ Plan finish_plan(const loops::Kernel& kernel, const Plan& plan);
 
 // Must the inner points of some stage run one after the other, on one thread?
 bool needs_order(const loops::Kernel& kernel);
+// Does it write by nothing but sums, which threads can add at one place atomically?
+bool adds_only(const loops::Kernel& kernel);
 // Is no element written by two inner points of one outer point?
 bool is_distinct(const loops::Kernel& kernel, const loops::Index& index);
 

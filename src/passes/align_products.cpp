@@ -4,7 +4,8 @@
 //
 // - Of a result with such rows the matrix is padded: the product has a few more columns, and its
 //   readers see a part of it.
-// - An operand that a kernel computes is written with rows further apart.
+// - An operand that a kernel computes is written with rows further apart; another one is copied, if
+//   the product reads each element often enough.
 // - Where such rows are what is added up, the last few products, fewer than 16 bytes hold, are added
 //   by a kernel.
 //
@@ -49,6 +50,8 @@ class Alignment {
   // False: there is nothing to do, or it can't be done; the graph is of no use then.
   bool run() {
     find_operands();
+    for (const Input& input : graph_.inputs)
+      if (spread_[input.value]) spread(input.value);
     std::vector<Node> nodes = std::move(graph_.nodes);
     for (Node& node : nodes) {
       twins_.apply(node);
@@ -85,7 +88,14 @@ class Alignment {
            can_lower(graph_, node);
   }
 
-  // The operands of large products that kernels write, with rows that are not aligned.
+  // Does the result of a large product get more columns, and the matrix with it?
+  bool is_padded(const Node& node) const {
+    const TensorType& made = graph_.type(node.results[0]);
+    return is_row_major_matrix(made) && missing(made.sizes[1], made.dtype) > 0 &&
+           made.sizes[0].known() >= kManyRows;
+  }
+
+  // The operands of large products that have rows which are not aligned, and get others.
   void find_operands() {
     spread_.resize(graph_.values.size());
     for (const Node& node : graph_.nodes) {
@@ -96,8 +106,10 @@ class Alignment {
             maker >= 0 && graph_.nodes[maker].op == kT)
           value = graph_.nodes[maker].args[0].get<Ref>().id;
         const TensorType& seen = graph_.type(value);
+        const int64_t uses =
+            i == 0 ? type(node.args[1]).sizes[1].known() : type(node.args[0]).sizes[0].known();
         if (is_row_major_matrix(seen) && missing(seen.sizes[1], seen.dtype) > 0 &&
-            is_computed(value))
+            ((uses >= kManyRows && !(i == 1 && is_padded(node))) || is_computed(value)))
           spread_[value] = true;
       }
     }
@@ -126,11 +138,10 @@ class Alignment {
 
   // A product with more columns in the place of this one.
   bool pad(const Node& node) {
-    if (!is_large_product(node)) return false;
+    if (!is_large_product(node) || !is_padded(node)) return false;
     const TensorType made = graph_.type(node.results[0]);
     const TensorType matrix = type(node.args[1]);
     const int64_t more = missing(made.sizes[1], made.dtype);
-    if (more == 0 || !is_row_major_matrix(made) || made.sizes[0].known() < kManyRows) return false;
     const bool transposed = matrix.strides[0].is(1);
     Arg rows = node.args[1];
     if (transposed) {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/meaning.h"
+#include "ops/op_meaning.h"
 
 namespace smelt {
 

@@ -1,6 +1,6 @@
 // Batch norm in its many spellings, over all dimensions but the channels' (the second).
 #include "ops/decompose.h"
-#include "ops/meaning_families.h"
+#include "ops/decompose_families.h"
 
 namespace smelt {
 namespace {

@@ -1,7 +1,7 @@
 // nll_loss over rows or images: the target names a class for each, or says by `ignore_index` that
 // it does not count. Classes stand in dimension 1, of a single row in dimension 0.
 #include "ops/decompose.h"
-#include "ops/meaning_families.h"
+#include "ops/decompose_families.h"
 
 namespace smelt {
 namespace {

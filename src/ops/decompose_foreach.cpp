@@ -2,7 +2,7 @@
 #include <unordered_map>
 
 #include "ops/decompose.h"
-#include "ops/meaning_families.h"
+#include "ops/decompose_families.h"
 
 namespace smelt {
 namespace {

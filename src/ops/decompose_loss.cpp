@@ -1,7 +1,7 @@
 // Losses between two tensors, and their gradients.
 #include "ops/decompose.h"
+#include "ops/decompose_families.h"
 #include "ops/element.h"
-#include "ops/meaning_families.h"
 #include "ops/promotion.h"
 
 namespace smelt {

@@ -1,7 +1,7 @@
 // Layer and group norm as reductions and arithmetic. The variance is computed in two passes, mean
 // first, which is at least as exact as ATen's one pass.
 #include "ops/decompose.h"
-#include "ops/meaning_families.h"
+#include "ops/decompose_families.h"
 
 namespace smelt {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "ops/decompose.h"
-#include "ops/meaning_families.h"
+#include "ops/decompose_families.h"
 #include "ops/not_literal.h"
 #include "ops/promotion.h"
 

@@ -7,7 +7,7 @@
 // 32x32x32 2.7, 3.2; 1x64x64 2.0, 1.7; 1x256x256 6.6, 4.0; 1x512x512 10.8, 9.1. A vector times a
 // matrix uses each element once, so that the library has nothing to gain by blocking.
 #include "ops/decompose.h"
-#include "ops/meaning_families.h"
+#include "ops/decompose_families.h"
 
 namespace smelt {
 namespace {

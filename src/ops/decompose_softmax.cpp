@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "ops/decompose.h"
+#include "ops/decompose_families.h"
 #include "ops/layout.h"
-#include "ops/meaning_families.h"
 #include "ops/promotion.h"
 
 namespace smelt {

@@ -1,8 +1,8 @@
 // Views that come as a list, as one view for each piece that is read: so each piece can be part of
 // a kernel.
 #include "ops/decompose.h"
+#include "ops/decompose_families.h"
 #include "ops/layout.h"
-#include "ops/meaning_families.h"
 
 namespace smelt {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "ops/decompose.h"
-#include "ops/meaning_families.h"
+#include "ops/decompose_families.h"
 #include "ops/promotion.h"
 
 namespace smelt {

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "ops/meaning.h"
+#include "ops/op_meaning.h"
 
 namespace smelt {
 

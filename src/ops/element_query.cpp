@@ -1,5 +1,6 @@
+#include "ops/element_query.h"
+
 #include "ops/element.h"
-#include "ops/meaning.h"
 
 namespace smelt {
 namespace {

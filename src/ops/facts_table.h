@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "ops/facts.h"
+#include "ops/op_facts.h"
 
 namespace smelt {
 

@@ -1,7 +1,7 @@
 // Where self[indices] looks: what reading and writing by index tensors share.
 #pragma once
 
-#include "ops/meaning.h"
+#include "ops/op_meaning.h"
 
 namespace smelt {
 

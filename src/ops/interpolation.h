@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "ops/meaning.h"
+#include "ops/op_meaning.h"
 
 namespace smelt {
 

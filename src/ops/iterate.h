@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ops/op_row.h"
 #include "ops/promotion.h"
-#include "ops/rows.h"
 
 namespace smelt {
 

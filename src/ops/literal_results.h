@@ -3,7 +3,8 @@
 
 #include <optional>
 
-#include "ops/rows.h"
+#include "graph/op_name.h"
+#include "ops/shape_query.h"
 
 namespace smelt {
 

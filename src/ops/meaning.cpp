@@ -6,6 +6,7 @@
 
 #include "graph/number_parameters.h"
 #include "graph/numbers.h"
+#include "ops/decompose_families.h"
 #include "ops/meaning_families.h"
 #include "ops/not_literal.h"
 #include "ops/promotion.h"

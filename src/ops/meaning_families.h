@@ -1,14 +1,13 @@
-// The tables of meanings, one per family of ops. meaning.cpp puts them together; an op stands in
-// one table only.
+// The tables of elements, reductions, scans and updates, one per family of ops. meaning.cpp puts
+// them together; an op stands in one table only.
 #pragma once
 
 #include <span>
 
-#include "ops/meaning.h"
+#include "ops/op_meaning.h"
 
 namespace smelt {
 
-// Elements and reductions.
 std::span<const Meaning> arithmetic_meanings();  // one and two operands: add, div, pow, exp, round
 std::span<const Meaning> pointwise_meanings();   // comparisons, logic, bits, clamps, where, lerp
 std::span<const Meaning> copy_meanings();        // casts, clones, fills, masked_fill
@@ -30,18 +29,5 @@ std::span<const Meaning> interpolate_meanings();  // linear, cubic
 std::span<const Meaning> interpolate_gradient_meanings();
 std::span<const Meaning> factory_meanings();  // full, arange, eye, *_like, new_*
 std::span<const Meaning> reduce_meanings();   // sum, prod, amax, max, argmax, any, nansum, trace
-
-// Decompositions.
-std::span<const Meaning> norm_decompositions();  // layer and group norm
-std::span<const Meaning> batch_norm_decompositions();
-std::span<const Meaning> reduce_decompositions();  // means, variances, norms, pairs of extremes
-std::span<const Meaning> vector_decompositions();  // distances, cross products
-std::span<const Meaning> softmax_decompositions();
-std::span<const Meaning> loss_decompositions();
-std::span<const Meaning> class_loss_decompositions();
-std::span<const Meaning> foreach_decompositions();
-std::span<const Meaning> split_decompositions();
-std::span<const Meaning> optimizer_decompositions();
-std::span<const Meaning> product_decompositions();  // matrix products that are small
 
 }  // namespace smelt

@@ -1,4 +1,4 @@
-#include "ops/meaning.h"
+#include "ops/node_reader.h"
 #include "ops/not_literal.h"
 
 namespace smelt {

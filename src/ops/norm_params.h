@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "ops/rows.h"
+#include "ops/op_row.h"
 
 namespace smelt {
 

@@ -1,7 +1,7 @@
 // The dtype, layout, device and pin_memory arguments that factories share.
 #pragma once
 
-#include "ops/rows.h"
+#include "ops/op_row.h"
 
 namespace smelt {
 

@@ -1,7 +1,7 @@
 // Which dimensions a reduction takes away, as its arguments say.
 #pragma once
 
-#include "ops/rows.h"
+#include "ops/op_row.h"
 
 namespace smelt {
 

@@ -1,6 +1,7 @@
+#include "ops/shape_query.h"
+
 #include "base/error.h"
 #include "ops/not_literal.h"
-#include "ops/rows.h"
 
 namespace smelt {
 namespace {

@@ -1,7 +1,7 @@
 // The update rules of ops that have another form too, which stands in another table.
 #pragma once
 
-#include "ops/meaning.h"
+#include "ops/op_meaning.h"
 
 namespace smelt {
 

@@ -63,6 +63,8 @@ class Draft final : public DecomposeQuery {
     return value < first_ ? graph().type(value) : types_[value - first_];
   }
 
+  Decision is_lowered() const override { return can_lower(graph(), node()); }
+
   void replace(size_t i, ValueId value) override {
     if (!good_) return;
     const TensorType& wanted = result(i);

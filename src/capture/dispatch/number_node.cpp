@@ -6,7 +6,6 @@
 #include <c10/core/SymNodeImpl.h>
 
 #include "base/error.h"
-#include "capture/dispatch/recorder.h"
 #include "graph/numbers.h"
 
 namespace smelt {
@@ -63,10 +62,10 @@ class NumberNode final : public c10::SymNodeImpl {
   bool guard_bool(const char*, int64_t) override { return bool_(); }
   int64_t int_() override { return to_int(known()); }
   bool bool_() override {
-    Recorder& recorder = of_recording();
-    if (!number_.example) refuse(recorder);
+    NumberRecording& recording = of_recording();
+    if (!number_.example) refuse(recording);
     const bool truth = std::get<bool>(*smelt::compute(NumberOp::truth, *number_.example));
-    recorder.expect(to_scalar(number_), truth);
+    recording.expect(to_scalar(number_), truth);
     return truth;
   }
   std::string str() override {
@@ -87,17 +86,21 @@ class NumberNode final : public c10::SymNodeImpl {
     return make({number_.recording, -1, numbers::dtype_of(literal), literal});
   }
 
-  Recorder& of_recording() const {
-    Recorder* recorder = Recorder::current();
-    if (!recorder || recorder->id() != number_.recording)
+  NumberRecording& of_recording() const {
+    NumberRecording* recording = current_number_recording();
+    if (!recording || recording->id() != number_.recording)
       throw Error("a number of a recording was used after the recording had ended");
-    return *recorder;
+    return *recording;
   }
 
+  [[noreturn]] static void refuse(NumberRecording& recording, const std::string& reason) {
+    recording.refuse(reason);
+    throw InternalError("a recording went on after it was given up");
+  }
   // Whoever needs the value of a number can't be part of the recording.
-  [[noreturn]] static void refuse(Recorder& recorder) {
-    recorder.refuse(recorder.last_op() +
-                    " asks for the value of a number that is known only when the graph runs");
+  [[noreturn]] static void refuse(NumberRecording& recording) {
+    refuse(recording, recording.last_op() +
+                          " asks for the value of a number that is known only when the graph runs");
   }
   const Number& known() const {
     if (number_.value >= 0) refuse(of_recording());
@@ -106,7 +109,7 @@ class NumberNode final : public c10::SymNodeImpl {
 
   SymNode compute(NumberOp op, const SymNode& other) {
     auto* own = dynamic_cast<NumberNode*>(other.get());
-    if (!own) of_recording().refuse("a symbolic size meets a number of the recording");
+    if (!own) refuse(of_recording(), "a symbolic size meets a number of the recording");
     return node_of(of_recording().compute(op, to_scalar(number_), to_scalar(own->number_)));
   }
   SymNode compute(NumberOp op) {

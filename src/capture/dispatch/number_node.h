@@ -9,12 +9,31 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/dtype.h"
 #include "base/number.h"
 #include "graph/graph.h"
 
 namespace smelt {
+
+// Who writes down what is done to numbers of a recording.
+class NumberRecording {
+ public:
+  virtual ~NumberRecording() = default;
+  virtual uint64_t id() const = 0;
+  // Python's arithmetic; `b` does not count for an op of one operand. Scalars may be numbers of the
+  // recording or plain.
+  virtual at::Scalar compute(NumberOp op, const at::Scalar& a, const at::Scalar& b) = 0;
+  // The recording holds for runs in which the number is true, or is not.
+  virtual void expect(const at::Scalar& number, bool truth) = 0;
+  // Gives up on the region: throws.
+  virtual void refuse(const std::string& reason) = 0;
+  // The op that the code of the region has called last, for messages.
+  virtual std::string last_op() const = 0;
+};
+// The one that is open on this thread, or nullptr; set by whoever opens them, when it is loaded.
+inline NumberRecording* (*current_number_recording)() = nullptr;
 
 struct RecordedNumber {
   uint64_t recording = 0;

@@ -33,6 +33,11 @@ const bool kMetaReferenceOff = [] {
   return true;
 }();
 
+const bool kNumbersFindRecorder = [] {
+  current_number_recording = []() -> NumberRecording* { return Recorder::current(); };
+  return true;
+}();
+
 }  // namespace
 
 Recorder* Recorder::current() {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "graph/op_name.h"
-#include "ops/op_facts.h"
+#include "ops/rules/op_facts.h"
 
 namespace smelt {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "ops/op_facts.h"
+#include "ops/rules/op_facts.h"
 
 namespace smelt {
 

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "graph/graph.h"
-#include "ops/op_meaning.h"
+#include "ops/rules/op_meaning.h"
 
 namespace smelt {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "graph/op_name.h"
-#include "ops/op_row.h"
+#include "ops/rules/op_row.h"
 
 namespace smelt {
 

@@ -22,13 +22,13 @@
 
 #include "base/error.h"
 #include "graph/effects.h"
-#include "ops/layout.h"
 #include "ops/meaning.h"
-#include "ops/not_literal.h"
 #include "ops/rows.h"
-#include "passes/ownership.h"
+#include "ops/rules/layout.h"
+#include "ops/rules/not_literal.h"
 #include "passes/passes.h"
-#include "passes/replacements.h"
+#include "passes/rewriting/ownership.h"
+#include "passes/rewriting/replacements.h"
 
 namespace smelt {
 namespace {

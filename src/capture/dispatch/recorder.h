@@ -23,10 +23,10 @@
 #include <utility>
 #include <vector>
 
+#include "aten/number_node.h"
+#include "aten/op_info.h"
 #include "base/error.h"
 #include "base/number.h"
-#include "capture/dispatch/number_node.h"
-#include "capture/dispatch/op_info.h"
 #include "capture/dispatch/recording_tensor.h"
 #include "capture/dispatch/rng.h"
 #include "capture/dispatch/shapes.h"

@@ -7,9 +7,9 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "base/counters.h"
-#include "capture/dispatch/keys.h"
+#include "aten/keys.h"
 #include "capture/dispatch/recorder.h"
+#include "diagnostics/counters.h"
 
 namespace smelt {
 namespace {

@@ -6,9 +6,9 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "aten/keys.h"
 #include "binding/tensors.h"
 #include "capture/bytecode/cpython/object.h"
-#include "capture/dispatch/keys.h"
 
 namespace smelt {
 

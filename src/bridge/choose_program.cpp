@@ -13,19 +13,19 @@
 #include <utility>
 #include <vector>
 
-#include "base/counters.h"
-#include "bridge/consumed_node.h"
+#include "aten/convert.h"
+#include "bridge/autograd/consumed_node.h"
+#include "bridge/autograd/tracked_outputs.h"
 #include "bridge/graph_program.h"
-#include "bridge/linked_program.h"
+#include "bridge/machine/linked_program.h"
 #include "bridge/preparation.h"
 #include "bridge/record_joint.h"
 #include "bridge/recorded_graph.h"
 #include "bridge/staged_program.h"
-#include "bridge/tracked_outputs.h"
 #include "bridge/training_program.h"
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/grad_ops.h"
-#include "capture/dispatch/plain_log.h"
+#include "capture/log/grad_ops.h"
+#include "capture/log/plain_log.h"
+#include "diagnostics/counters.h"
 #include "log/trainability.h"
 #include "log/writes.h"
 
@@ -107,7 +107,7 @@ bool has_hooks(const OpLog& log, std::span<const LogValue> inputs) {
 
 // Who makes kernels for such a program.
 std::vector<const Backend*> backends_of(WantedProgram want) {
-  if (want == WantedProgram::interpreted) return find_backends("interpret").value();
+  if (want == WantedProgram::interpreted) return reference_backends();
   if (want == WantedProgram::fastest) return native_backends();
   return {};
 }
@@ -237,7 +237,8 @@ class Chooser {
         want_(want),
         options_(options),
         is_stage_(is_stage),
-        program_(log, interface) {}
+        plain_(plain_log(log)),
+        program_(log, plain_, interface) {}
 
   std::shared_ptr<const TracedProgram> choose() {
     std::string refusal;
@@ -254,7 +255,7 @@ class Chooser {
 
  private:
   Decision compile(std::shared_ptr<const TracedProgram>& made) {
-    plain_ = plain_log(log_, LogDetail::types);
+    add_types(plain_, log_);
     // zero_grad() before a forward whose backward comes later. Hooks see in which order gradients
     // come, which one node for all of them does not keep.
     clears_only_ =
@@ -376,8 +377,8 @@ class Chooser {
   const WantedProgram want_;
   const CompileOptions& options_;
   const bool is_stage_;
+  CallLog plain_;  // the log as plain data
   LogProgram program_;
-  CallLog plain_;                    // the log as plain data
   bool clears_only_ = false;         // gradients, before a forward that takes part in autograd
   bool tracked_ = false;             // its results take part in autograd
   bool shares_ = false;              // two outputs share memory

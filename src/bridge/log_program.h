@@ -16,14 +16,15 @@
 #include <utility>
 #include <vector>
 
+#include "aten/boxed_call.h"
+#include "aten/op_ambient.h"
 #include "base/number.h"
-#include "bridge/boxed_call.h"
+#include "bridge/autograd/written_versions.h"
 #include "bridge/followed_function.h"
 #include "bridge/run_outcome.h"
-#include "bridge/written_versions.h"
-#include "capture/dispatch/op_ambient.h"
-#include "capture/dispatch/op_log.h"
 #include "capture/dispatch/shapes.h"
+#include "capture/log/op_log.h"
+#include "capture/log/plain_log.h"
 
 namespace smelt {
 
@@ -40,8 +41,10 @@ class LogProgram {
     std::span<const NumberStep> numbers;
     std::span<const ScalarId> wanted_numbers;
   };
-  // Ops that nobody needs are left out.
-  LogProgram(const OpLog& log, const Interface& interface);
+  // Ops that nobody needs are left out. `plain`: the log as plain data.
+  LogProgram(const OpLog& log, const CallLog& plain, const Interface& interface);
+  LogProgram(const OpLog& log, const Interface& interface)
+      : LogProgram(log, plain_log(log), interface) {}
   LogProgram(const OpLog& log, std::span<const LogValue> inputs, std::span<const LogValue> outputs)
       : LogProgram(log, Interface{inputs, outputs, {}, {}, {}, {}}) {}
 

@@ -6,8 +6,8 @@
 
 #include <chrono>
 
-#include "base/counters.h"
 #include "base/error.h"
+#include "diagnostics/counters.h"
 
 namespace smelt {
 namespace {

@@ -5,11 +5,11 @@
 //
 // Stands before simplify_views, which then finds views of views.
 
-#include "ops/layout.h"
 #include "ops/meaning.h"
-#include "passes/node_writer.h"
+#include "ops/rules/layout.h"
 #include "passes/passes.h"
-#include "passes/replacements.h"
+#include "passes/rewriting/node_writer.h"
+#include "passes/rewriting/replacements.h"
 
 namespace smelt {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "ops/facts.h"
 #include "ops/meaning.h"
-#include "passes/node_writer.h"
 #include "passes/passes.h"
+#include "passes/rewriting/node_writer.h"
 
 namespace smelt {
 namespace {

@@ -17,11 +17,11 @@
 #include <algorithm>
 
 #include "graph/effects.h"
-#include "ops/layout.h"
 #include "ops/meaning.h"
-#include "passes/frozen_values.h"
-#include "passes/layout_twins.h"
+#include "ops/rules/layout.h"
 #include "passes/passes.h"
+#include "passes/rewriting/frozen_values.h"
+#include "passes/rewriting/layout_twins.h"
 
 namespace smelt {
 namespace {

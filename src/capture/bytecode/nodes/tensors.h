@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log_ids.h"
 #include "base/number.h"
 #include "base/settings.h"
 #include "capture/bytecode/cpython/object.h"
@@ -59,9 +60,6 @@ class TensorProgram {
   // The graph as text, for explain().
   virtual std::string str() const = 0;
 };
-
-using LogValue = int32_t;   // a tensor of the log; -1: none
-using ScalarId = uint32_t;  // a number that ops take, and that may be another one in each call
 
 // What stopped the log from being a faithful account.
 struct LogTrouble {
@@ -219,6 +217,7 @@ class Tensors {
   // Modes and transforms that are switched on and see each op: no trace then.
   virtual std::optional<LogTrouble> refuse_state() const = 0;
   virtual std::unique_ptr<TensorGuard> guard(PyObject* tensor) const = 0;
+  // nullptr: in a world without tensors.
   virtual std::unique_ptr<TensorLog> start_log() const = 0;
   // A backward pass from these (tensors, or tuples of such) calls Python code: hooks, custom
   // autograd functions.

@@ -21,9 +21,11 @@ namespace smelt {
 namespace impl = torch::autograd::impl;
 
 BackwardNode::BackwardNode(std::shared_ptr<const TrainingProgram> program,
-                           std::vector<at::Tensor> inputs, GeneratorStates states)
+                           std::vector<at::Tensor> inputs, std::vector<int64_t> symbols,
+                           GeneratorStates states)
     : program_(std::move(program)),
       inputs_(std::move(inputs)),
+      symbols_(std::move(symbols)),
       states_(std::move(states)),
       used_up_(program_->tracked_.size()) {
   // A pass goes on along an edge also where no gradient comes: not into what was detached.
@@ -34,13 +36,13 @@ BackwardNode::BackwardNode(std::shared_ptr<const TrainingProgram> program,
 }
 
 void BackwardNode::attach(std::shared_ptr<const TrainingProgram> program,
-                          std::vector<at::Tensor> inputs, const std::vector<at::Tensor>& made,
-                          std::vector<at::Tensor> before, GeneratorStates states) {
+                          std::vector<at::Tensor> inputs, std::vector<int64_t> symbols,
+                          const std::vector<at::Tensor>& made, std::vector<at::Tensor> before, GeneratorStates states) {
   const TrainingProgram& of = *program;
   for (size_t i = 0; i < before.size(); ++i)
     if (before[i].defined()) inputs[i] = std::move(before[i]);
-  const NodePtr node =
-      make_node<BackwardNode>(std::move(program), std::move(inputs), std::move(states));
+  const NodePtr node = make_node<BackwardNode>(std::move(program), std::move(inputs),
+                                               std::move(symbols), std::move(states));
   for (const TrainingProgram::Gradient& tracked : of.tracked_)
     torch::autograd::set_history(made[tracked.output], node);
   static_cast<BackwardNode&>(*node).save(made);
@@ -147,6 +149,21 @@ BackwardNode::List BackwardNode::apply(List&& gradients) {
   return run_log(gradients);
 }
 
+at::Tensor BackwardNode::dense_gradient(at::Tensor gradient,
+                                        const TrainingProgram::Gradient& type) const {
+  std::vector<int64_t> sizes = type.sizes, strides = type.strides;
+  for (size_t i = 0; i < type.varying_sizes.size(); ++i) {
+    sizes[i] = type.varying_sizes[i].evaluate(symbols_);
+    strides[i] = type.varying_strides[i].evaluate(symbols_);
+  }
+  if (gradient.defined() && gradient.strides() == strides && !gradient.is_conj() &&
+      !gradient.is_neg())
+    return gradient;
+  at::Tensor dense = at::empty_strided(sizes, strides, type.options);
+  if (gradient.defined()) dense.copy_(gradient);
+  return dense;
+}
+
 std::optional<BackwardNode::List> BackwardNode::run_compiled(
     const TrainingProgram::Backward& backward, List& gradients,
     std::vector<at::Tensor> saved) const {
@@ -163,16 +180,10 @@ std::optional<BackwardNode::List> BackwardNode::run_compiled(
   for (size_t i = 0; i < gradients.size(); ++i) {
     const TrainingProgram::Gradient& type = program_->tracked_[i];
     at::Tensor gradient = backward.may_fail ? gradients[i] : std::move(gradients[i]);
-    if (!gradient.defined() || gradient.strides() != type.strides || gradient.is_conj() ||
-        gradient.is_neg()) {
-      at::Tensor dense = at::empty_strided(type.sizes, type.strides, type.options);
-      if (gradient.defined()) dense.copy_(gradient);
-      gradient = std::move(dense);
-    }
-    arguments.push_back(std::move(gradient));
+    arguments.push_back(dense_gradient(std::move(gradient), type));
   }
   saved.clear();
-  RunOutcome outcome = backward.compiled->run_typed(std::move(arguments));
+  RunOutcome outcome = backward.compiled->run_typed(std::move(arguments), symbols_);
   const bool is_left_to_log = outcome.kind == RunOutcome::Kind::not_for_these ||
                               outcome.kind == RunOutcome::Kind::mispredicted;
   if (is_left_to_log && backward.may_fail) return std::nullopt;

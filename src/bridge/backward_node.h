@@ -21,12 +21,13 @@ class BackwardNode final : public torch::autograd::Node {
 
   // Of a run of the forward, on `inputs`; the generators as they were before.
   BackwardNode(std::shared_ptr<const TrainingProgram> program, std::vector<at::Tensor> inputs,
-               GeneratorStates states);
+               std::vector<int64_t> symbols, GeneratorStates states);
 
   // Makes it the node of those outputs that take part in autograd, and keeps what the backward
   // needs. `made`: outputs of the forward graph. `before`: what was in the inputs that it changed.
+  // `symbols`: the values of sizes that vary.
   static void attach(std::shared_ptr<const TrainingProgram> program, std::vector<at::Tensor> inputs,
-                     const std::vector<at::Tensor>& made, std::vector<at::Tensor> before,
+                     std::vector<int64_t> symbols, const std::vector<at::Tensor>& made, std::vector<at::Tensor> before,
                      GeneratorStates states);
 
   List apply(List&& gradients) override;
@@ -51,10 +52,12 @@ class BackwardNode final : public torch::autograd::Node {
   std::optional<List> run_compiled(const TrainingProgram::Backward& backward, List& gradients,
                                    std::vector<at::Tensor> saved) const;
   List run_log(const List& gradients);
+  at::Tensor dense_gradient(at::Tensor gradient, const TrainingProgram::Gradient& type) const;
 
   const std::shared_ptr<const TrainingProgram> program_;
   // Per input: undefined where it is among the saved tensors, whose versions PyTorch checks.
   std::vector<at::Tensor> inputs_;
+  const std::vector<int64_t> symbols_;
   std::vector<uint32_t> versions_;
   std::vector<torch::autograd::SavedVariable> saved_;
   GeneratorStates states_;

@@ -90,6 +90,7 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
     if (log.values()[input].requires_grad) tracked_inputs_.push_back(examples.size());
     examples.push_back(log.tensor(input));
   }
+  keep_examples(log, inputs);
   std::vector<LogValue> tracked;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] < 0 || !log.values()[outputs[i]].requires_grad) continue;
@@ -99,11 +100,12 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
     at::Tensor like = without_contents(output.sizes, output.strides, options);
     if (!like.is_non_overlapping_and_dense())
       like = without_contents(output.sizes, c10::contiguous_strides(output.sizes), options);
-    tracked_.push_back({i, like.sizes().vec(), like.strides().vec(), options});
+    tracked_.push_back({i, like.sizes().vec(), like.strides().vec(), options, {}, {}});
   }
   used_up_by_ = smelt::used_up_by(log, tracked);
-  Recorded recorded = record_joint(log_, examples, log_.scalar_examples(), gradient_examples(),
+  Recorded recorded = record_joint(log_, examples, gradient_examples(),
                                    std::vector<bool>(tracked_.size(), true));
+  find_varying_gradients(recorded.graph);
   for (size_t i = 0; i < tracked_inputs_.size(); ++i)
     gets_gradient_.push_back(recorded.graph.outputs.at(outputs_ + i) >= 0);
   const size_t arguments = examples.size() + log_.scalars().size();
@@ -122,6 +124,30 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
       options_);
   recorded.graph = {};
   uncompiled_.emplace(std::move(split), std::move(recorded));
+}
+
+// Inputs of later runs have other sizes.
+void TrainingProgram::keep_examples(const OpLog& log, std::span<const LogValue> inputs) {
+  const std::vector<SymbolicDims>& varying = log_.sizes().inputs;
+  for (size_t i = 0; i < varying.size(); ++i) {
+    const LoggedTensor& known = log.values()[inputs[i]];
+    examples_.push_back(varying[i].empty()
+                            ? at::Tensor()
+                            : without_contents(known.sizes, known.strides,
+                                               at::dtype(known.dtype).device(known.device)));
+    if (examples_.back().defined()) examples_.back().set_requires_grad(known.requires_grad);
+  }
+}
+
+void TrainingProgram::find_varying_gradients(const Graph& joint) {
+  if (!log_.sizes().any()) return;
+  const auto arguments = static_cast<int32_t>(log_.sizes().inputs.size() + log_.scalars().size());
+  for (const Input& input : joint.inputs) {
+    if (input.source != Source::argument || input.index < arguments) continue;
+    Gradient& gradient = tracked_.at(static_cast<size_t>(input.index - arguments));
+    gradient.varying_sizes = joint.type(input.value).sizes;
+    gradient.varying_strides = joint.type(input.value).strides;
+  }
 }
 
 // Kernels compute simple ops: what of a compound one is worth saving is seen in its pieces.
@@ -217,7 +243,8 @@ RunOutcome TrainingProgram::run_forward(const std::vector<at::Tensor>& tensors,
     for (size_t input : changed_) before[input] = inputs[input].clone();
   }
   WrittenVersions versions(inputs, log_.version_rises());
-  RunOutcome outcome = forward_->run_typed(inputs);
+  std::vector<int64_t> symbols = log_.symbols(scalars);
+  RunOutcome outcome = forward_->run_typed(inputs, symbols);
   if (!outcome.is_done()) {
     states.restore();
     // What the log expects is most likely what does not hold; else the ops say what is wrong.
@@ -227,8 +254,8 @@ RunOutcome TrainingProgram::run_forward(const std::vector<at::Tensor>& tensors,
   try {
     versions.settle(outcome.outputs);
     if (!tracked_.empty())
-      BackwardNode::attach(shared_from_this(), inputs, outcome.outputs, std::move(before),
-                           std::move(states));
+      BackwardNode::attach(shared_from_this(), inputs, std::move(symbols), outcome.outputs,
+                           std::move(before), std::move(states));
   } catch (const std::exception&) {
     return RunOutcome::failed(outcome.changed || !log_.generators().empty());  // numbers are drawn
   }
@@ -248,7 +275,8 @@ TrainingProgram::Backward TrainingProgram::compile_backward(SplitGraphs split,
   backward.compiled = std::make_unique<const RecordedGraph::Impl>(
       part_of(rest, std::move(split.backward), arguments, std::move(split.returned_argument)),
       std::move(options));
-  backward.may_fail = may_fail(backward.compiled->graph);
+  backward.may_fail =
+      may_fail(backward.compiled->graph) || !backward.compiled->graph.symbols.guards().empty();
   return backward;
 }
 
@@ -271,7 +299,10 @@ class DefaultDtype {
 TrainingProgram::Backward TrainingProgram::record_backward(
     const std::vector<bool>& used, const std::vector<at::Tensor>& inputs) const {
   const DefaultDtype as_in_forward(forward_->graph.default_float);
-  Recorded recorded = record_joint(log_, inputs, log_.scalar_examples(), gradient_examples(), used);
+  std::vector<at::Tensor> examples = inputs;
+  for (size_t i = 0; i < examples_.size(); ++i)
+    if (examples_[i].defined()) examples[i] = examples_[i];
+  Recorded recorded = record_joint(log_, examples, gradient_examples(), used);
   if (is_simplified_) simplify(recorded);
   const std::vector<ValueName> names = value_names(recorded.graph);
   std::vector<bool> available;

@@ -42,6 +42,9 @@ class TrainingProgram final : public TracedProgram,
   Kind kind() const override { return Kind::training; }
   size_t ops() const override;
   std::string str() const override;
+  std::vector<Guard> size_guards() const override {
+    return forward_->program->program().symbols.guards();
+  }
 
  protected:
   RunOutcome run_compiled(const std::vector<at::Tensor>& inputs,
@@ -53,8 +56,9 @@ class TrainingProgram final : public TracedProgram,
   // What a gradient of an output looks like; its sizes are given by the output.
   struct Gradient {
     size_t output;
-    std::vector<int64_t> sizes, strides;
+    std::vector<int64_t> sizes, strides;  // as they were when it was traced
     at::TensorOptions options;
+    Sizes varying_sizes, varying_strides;  // in a run; none: as they were
   };
   // The gradients of inputs for one choice of outputs whose gradients are there.
   struct Backward {
@@ -66,6 +70,8 @@ class TrainingProgram final : public TracedProgram,
   RunOutcome run_forward(const std::vector<at::Tensor>& inputs,
                          std::span<const c10::Scalar> scalars) const;
   std::vector<at::Tensor> gradient_examples() const;
+  void keep_examples(const OpLog& log, std::span<const LogValue> inputs);
+  void find_varying_gradients(const Graph& joint);
   void simplify(Recorded& recorded) const;
   SplitGraphs split(Recorded& recorded);
   void find_written(const Graph& forward);
@@ -81,6 +87,7 @@ class TrainingProgram final : public TracedProgram,
   const OpAmbient ambient_;  // that the log started with
   const CompileOptions options_;
   const size_t outputs_;
+  std::vector<at::Tensor> examples_;    // by input, of those whose sizes vary: what it was like
   std::vector<size_t> tracked_inputs_;  // that require gradients
   std::vector<bool> gets_gradient_;     // by tracked input: it is not only detached
   std::vector<Gradient> tracked_;       // outputs that do

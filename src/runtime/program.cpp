@@ -25,8 +25,10 @@ std::string names(const std::vector<Register>& registers) {
 std::string binding_line(const Program& program, size_t index) {
   const SymbolBinding& binding = program.bindings[index];
   const Symbol& symbol = program.symbols.symbols()[index];
-  return "s" + std::to_string(index) + " = input " + std::to_string(binding.input) + ", dim " +
-         std::to_string(binding.dim) + " (" + (symbol.name.empty() ? "" : symbol.name + ", ") +
+  const std::string from = binding.is_given() ? "given"
+                                              : "input " + std::to_string(binding.input) +
+                                                    ", dim " + std::to_string(binding.dim);
+  return "s" + std::to_string(index) + " = " + from + " (" + (symbol.name.empty() ? "" : symbol.name + ", ") +
          "was " + std::to_string(symbol.hint) + ")";
 }
 

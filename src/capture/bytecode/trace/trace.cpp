@@ -110,8 +110,12 @@ Ref Trace::path(NodeKind kind, Ref parent, PyObject* key, int index, PyObject* o
     return 0;
   }
   const bool is_tensor = tensors().is_tensor(object);
-  if (is_tensor) node.tensor = tensors().guard(object);
   const Ref ref = add(std::move(node));
+  std::vector<int> varying;
+  if (is_tensor) {
+    varying = varying_dims(ref);
+    nodes_[ref].tensor = tensors().guard(object, varying);
+  }
   paths_.set(id, ref);
   // Even if nothing is done with it: without it there would have been an error, or `in` would have
   // been false.
@@ -127,6 +131,7 @@ Ref Trace::path(NodeKind kind, Ref parent, PyObject* key, int index, PyObject* o
     } else {
       log_->add_input(object);
       tensor_paths_.push_back(ref);
+      if (!varying.empty()) vary(ref, varying);
     }
   }
   return ref;

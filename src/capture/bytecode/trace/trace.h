@@ -41,10 +41,12 @@
 #include "capture/bytecode/trace/stoppable_log.h"
 #include "capture/bytecode/trace/tracked.h"
 #include "capture/bytecode/trace/tracked_objects.h"
+#include "capture/bytecode/trace/varying.h"
 
 namespace smelt::bytecode {
 
 class Follower;
+class ProgramNumbers;
 
 class Trace : public StoppableLog {
  public:
@@ -77,6 +79,8 @@ class Trace : public StoppableLog {
   void read_absent(Value dict, PyObject* key);
   Ref read_item(Value sequence, Py_ssize_t index, PyObject* object);
   Ref read_cell(Value cell, PyObject* object);
+  // A number in a slice that the trace made: start, stop, step. 0: it is the same in each call.
+  Ref read_slice(PyObject* slice, Py_ssize_t index) const;
   // instance_dict, closure, defaults, kwdefaults, method_*, type, attribute.
   Ref read(NodeKind kind, Value parent, PyObject* key, int index, PyObject* object);
   // _PyType_Lookup(type, name) gave `found` (nullptr: nothing): the ref of `found`.
@@ -127,6 +131,28 @@ class Trace : public StoppableLog {
   // do, those that the run itself changes, and those that have changed since an earlier trace; so
   // does what is computed from such. All others are part of the program.
   bool is_runtime_scalar(Value number) const;
+
+  // -- sizes of tensors that vary (varying.h)
+  Varying sizes;
+  // Before anything was traced.
+  void vary_sizes(const VaryingDims* dims);
+  // Asks the log whether the ops since the last call can be repeated, stops if not, and finds out
+  // what they rely on about sizes.
+  void check_log(bool thorough = false) {
+    StoppableLog::check_log(thorough);
+    if (sizes.any()) follow_sizes();
+  }
+  // The number that the tensor's size is; 0: it is the same in each call. varies(): some size of it
+  // is none.
+  Ref size_of(PyObject* tensor, int dim);
+  bool varies(PyObject* tensor);
+  // Whether the number is computed from such sizes alone, as ops take them.
+  bool is_size(Ref number) const;
+  // What the ops so far rely on about sizes is guarded. Called behind ops, while the line is known.
+  void follow_sizes();
+  // The run depends on all sizes of this tensor, or on all that there are.
+  void pin_sizes_of(PyObject* tensor);
+  void pin_sizes(const std::string& why);
 
   // -- making and changing
   // Writes down a step whose result is a new object; it is tracked as born from now on. Atoms among
@@ -231,6 +257,16 @@ class Trace : public StoppableLog {
   void note_changing(Ref stored);
   // Elements of what is made: numbers stay lazy in tuples, lists and dicts.
   std::vector<Operand> elements(StepKind kind, std::span<const Value> values, LazyElements& lazy);
+  std::vector<int> varying_dims(Ref tensor) const;
+  void vary(Ref tensor, std::span<const int> dims);
+  void start_sizes();
+  Ref add_scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result, bool late = false);
+  Ref number_of(const Size& size);
+  Ref relation_of(const Guard& guard);
+  std::optional<Size> size_in(const std::vector<Node>& nodes, Ref number) const;
+  void take_size_guards();
+  void describe_sizes(const TraceResult& result, ProgramRequest& wanted, ProgramNumbers& numbers);
+  void guard_sizes_of_program(TraceResult& result);
   Ref lazy_value(Tracked& dict, PyObject* key);  // 0: it is none
   void settle_elements(Tracked& container);
   void append_lazy(Tracked& list, Ref number);

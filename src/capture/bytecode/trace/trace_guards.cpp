@@ -213,6 +213,8 @@ void Trace::use_elements(Value v) {
     while (active() && PyDict_Next(object, &at, &key, &item)) use({item, read_dict(v, key, item)});
   } else if (PyAnySet_Check(object)) {
     own(v);
+  } else if (PySlice_Check(object)) {
+    if (Tracked* slice = find(object)) settle_elements(*slice);
   }
   --use_depth_;
 }

@@ -49,6 +49,11 @@ Ref Trace::read_item(Value sequence, Py_ssize_t index, PyObject* object) {
   return path(NodeKind::item, sequence.ref, nullptr, static_cast<int>(index), object);
 }
 
+Ref Trace::read_slice(PyObject* slice, Py_ssize_t index) const {
+  const Tracked* tracked = find(slice);
+  return tracked == nullptr ? 0 : tracked->lazy.item(index);
+}
+
 Ref Trace::read_cell(Value cell, PyObject* object) {
   if (!active()) return 0;
   const Ref parent = parent_ref(cell);

@@ -21,17 +21,23 @@ Ref Trace::scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result) {
     return 0;
   }
   if (late && !(prepare_operand(a) && (b.object == nullptr || prepare_operand(b)))) return 0;
+  const Ref made = add_scalar(op, arg, a, b, result, late);
+  const auto guard_operand = [&](Ref ref, PyObject* object) {
+    guard(ref, is_singleton(object) && !PyBool_Check(object) ? kGuardSame : kGuardType);
+  };
+  guard_operand(nodes_[made].parent, a.object);
+  if (b.object != nullptr) guard_operand(nodes_[made].second, b.object);
+  return made;
+}
+
+Ref Trace::add_scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result, bool late) {
   Node node;
   node.kind = NodeKind::scalar;
   node.op = op;
   node.index = arg;
   // A constant operand stands in a constant node, so that both sides can be nodes.
   node.parent = a.ref != 0 ? a.ref : constant_node(a.object);
-  guard(node.parent, is_singleton(a.object) && !PyBool_Check(a.object) ? kGuardSame : kGuardType);
-  if (b.object != nullptr) {
-    node.second = b.ref != 0 ? b.ref : constant_node(b.object);
-    guard(node.second, is_singleton(b.object) && !PyBool_Check(b.object) ? kGuardSame : kGuardType);
-  }
+  if (b.object != nullptr) node.second = b.ref != 0 ? b.ref : constant_node(b.object);
   node.object = Object::share(result);
   node.late = late;
   return add(std::move(node));
@@ -53,7 +59,8 @@ bool Trace::is_runtime_scalar(Value v) const {
 
 bool Trace::is_changing(Ref number) const {
   return std::ranges::any_of(paths_behind(nodes_, number), [&](Ref ref) {
-    return nodes_[ref].kind == NodeKind::slot || changed_numbers_.contains(ref) ||
+    return nodes_[ref].kind == NodeKind::slot || nodes_[ref].kind == NodeKind::size ||
+           changed_numbers_.contains(ref) ||
            (!changing->empty() && changing->contains(path_text(nodes_, ref, code.get())));
   });
 }
@@ -151,7 +158,8 @@ void Trace::settle_inside(std::span<const Value> containers) {
     Tracked* tracked = object == nullptr ? nullptr : find(object);
     if (tracked == nullptr || !seen.insert(object).second) return;
     // A dict from outside has none: what is put into it is in its overlay.
-    if (PyTuple_Check(object) || PyList_Check(object) || (PyDict_Check(object) && tracked->born))
+    if (PyTuple_Check(object) || PyList_Check(object) || PySlice_Check(object) ||
+        (PyDict_Check(object) && tracked->born))
       todo.push_back(tracked);
   };
   for (const Value& container : containers) visit(container.object);
@@ -160,6 +168,7 @@ void Trace::settle_inside(std::span<const Value> containers) {
     todo.pop_back();
     settle_elements(*tracked);
     PyObject* object = tracked->object.get();
+    if (PySlice_Check(object)) continue;
     if (PyDict_Check(object)) {
       PyObject *key, *item;
       Py_ssize_t at = 0;

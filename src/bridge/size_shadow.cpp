@@ -59,7 +59,7 @@ Decision SizeShadow::follow(const OpLog& log, const SizeOf& size_of) {
 void SizeShadow::follow(const OpLog& log, const LogItem& item, const SizeOf& size_of) {
   const OpInfo& op = *item.op;
   if (&op == &opaque_op()) throw Error("a call of Python code among its ops");
-  if (item.sized || log.gives_dynamic(item) || log.takes_dynamic(item))
+  if (item.sized || op.facts.reads_lengths || log.gives_dynamic(item) || log.takes_dynamic(item))
     throw Error(op.name.str() + ", whose result has a size that contents decide");
   if (&op == &backward_op() || &op == &grad_op()) return take_gradients(log, item, 2);
   if (&op == &data_op()) {

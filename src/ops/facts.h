@@ -78,6 +78,7 @@ struct OpFacts {
   bool sized_by_library = false;   // only the kernel knows how much it keeps for the gradient
   bool takes_elements = false;     // of its first argument; the others say which
   bool packs_sequences = false;    // its sizes of batches are made of lengths alone
+  bool reads_lengths = false;      // of sequences, on the host: it needs tensors with contents
   Selection selects = Selection::none;
 
   // What is computed.

@@ -57,6 +57,11 @@ constexpr FactsRow kRows[] = {
     // Sizes and numbers that contents or numbers decide.
     {"aten::_pack_padded_sequence.default",
      {.sized_by_contents = true, .sized_by_argument = 1, .packs_sequences = true}},
+    {"aten::_pad_packed_sequence.default", {.reads_lengths = true}},
+    {"aten::lstm.data", {.reads_lengths = true}},
+    {"aten::gru.data", {.reads_lengths = true}},
+    {"aten::rnn_relu.data", {.reads_lengths = true}},
+    {"aten::rnn_tanh.data", {.reads_lengths = true}},
     {"aten::arange", {.sized_by_numbers = true}},
     {"aten::item.default", {.gives_number = true}},
     {"aten::masked_select.default", {.sized_by_argument = 1, .selects = Selection::masked}},

@@ -5,8 +5,8 @@
 namespace smelt::bytecode {
 namespace {
 
-// smelt.mark_dynamic, smelt.mark_static, and torch._dynamo.mark_dynamic and its like, put a set of
-// dimensions onto the tensor.
+// smelt.mark_static, and torch._dynamo.mark_dynamic and its like, put a set of dimensions onto the
+// tensor.
 std::set<int> marked(PyObject* tensor, std::initializer_list<const char*> names) {
   std::set<int> dims;
   for (const char* name : names) {
@@ -20,6 +20,29 @@ std::set<int> marked(PyObject* tensor, std::initializer_list<const char*> names)
       dims.insert(static_cast<int>(PyLong_AsLong(PyList_GET_ITEM(list.get(), i))));
     PyErr_Clear();
   }
+  return dims;
+}
+
+// smelt.mark_dynamic puts a dict there: the least and the largest size, or None, by dimension.
+// Those dimensions whose size is in that range.
+std::set<int> marked_ranges(PyObject* tensor) {
+  std::set<int> dims;
+  const Object marks = Object::steal(PyObject_GetAttrString(tensor, "_smelt_dynamic_dims"));
+  PyErr_Clear();
+  if (!marks || !PyDict_Check(marks.get())) return dims;
+  PyObject *key, *range;
+  for (Py_ssize_t at = 0; PyDict_Next(marks.get(), &at, &key, &range);) {
+    const auto dim = static_cast<int>(PyLong_AsLong(key));
+    if (!PyTuple_Check(range) || PyTuple_GET_SIZE(range) != 2 || dim < 0 ||
+        dim >= tensors().rank_of(tensor))
+      continue;
+    const int64_t size = tensors().size_of(tensor, dim);
+    PyObject* most = PyTuple_GET_ITEM(range, 1);
+    if (size >= PyLong_AsLongLong(PyTuple_GET_ITEM(range, 0)) &&
+        (most == Py_None || size <= PyLong_AsLongLong(most)))
+      dims.insert(dim);
+  }
+  PyErr_Clear();
   return dims;
 }
 
@@ -40,8 +63,9 @@ std::vector<int> WishedSizes::of(PyObject* tensor, const std::string& path, bool
   if (use_ == SizeUse::varying && !is_state)
     for (int dim = 0; dim < rank; ++dim) wished.insert(dim);
   if (has_marks(tensor)) {
-    wished.merge(marked(tensor, {"_smelt_dynamic_dims", "_dynamo_dynamic_indices",
-                                 "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices"}));
+    wished.merge(marked_ranges(tensor));
+    wished.merge(marked(tensor, {"_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices",
+                                 "_dynamo_unbacked_indices"}));
     fixed = marked(tensor, {"_smelt_static_dims", "_dynamo_static_indices"});
   }
   std::vector<int> dims;

@@ -69,7 +69,10 @@ Result get_slice(Trace& trace, Value sequence, PyObject* slice) {
     PyObject* item = element(sequence.object, start + i * step);
     settle(trace, {item, trace.read_item(sequence, start + i * step, item)});
   }
-  PyObject* result = storage_of(sequence.object)->mp_subscript(sequence.object, slice);
+  // Of a torch.Size another one.
+  PyObject* result = is_tuple_or_size(sequence.object)
+                         ? PyObject_GetItem(sequence.object, slice)
+                         : storage_of(sequence.object)->mp_subscript(sequence.object, slice);
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
 

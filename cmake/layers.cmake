@@ -25,7 +25,7 @@ macro(smelt_read_layers)
   if(SMELT_HAS_LLVM)
     list(REMOVE_ITEM SMELT_LAYERS codegen/no_cpu)
   else()
-    list(REMOVE_ITEM SMELT_LAYERS codegen/cpu)
+    list(FILTER SMELT_LAYERS EXCLUDE REGEX "^codegen/cpu")
   endif()
 endmacro()
 

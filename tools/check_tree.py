@@ -23,6 +23,7 @@ UNFINISHED = {'util', 'utils', 'helper', 'helpers', 'common', 'misc', 'manager'}
 # Where an op may be called by its name: its row, its meaning and its facts, and the passes that look for patterns of
 # ops. Elsewhere ops are known by their facts.
 OPS_FOLDER = 'src/ops/'
+PASSES_FOLDER = 'src/passes/'
 PATTERN_PASSES = (
     'align_products', 'decompose', 'fold_constants', 'fold_into_weights', 'fuse_activations', 'fuse_sums', 'layout_twins',
     'let_go_unread', 'loose_extremes', 'narrow_saved', 'pack_convolutions', 'pack_products', 'put_channels_last',
@@ -104,7 +105,7 @@ def check_own_header(name, text):
 
 def may_name_ops(name):
     path = Path(name)
-    is_pass = path.parent.as_posix() == 'src/passes' and path.stem in PATTERN_PASSES
+    is_pass = name.startswith(PASSES_FOLDER) and path.stem in PATTERN_PASSES
     return name.startswith(OPS_FOLDER) or is_pass or '_test.' in name or not name.endswith(CPP)
 
 

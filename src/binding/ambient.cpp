@@ -27,10 +27,10 @@
 #include <string_view>
 #include <vector>
 
+#include "aten/keys.h"
 #include "binding/tensors.h"
 #include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/cpython/object.h"
-#include "capture/dispatch/keys.h"
 
 namespace smelt {
 

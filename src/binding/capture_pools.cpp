@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "binding/binding.h"
-#include "bridge/capture_pool.h"
-#include "bridge/graphed_runs.h"
+#include "bridge/machine/capture_pool.h"
+#include "bridge/machine/graphed_runs.h"
 
 namespace py = pybind11;
 

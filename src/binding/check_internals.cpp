@@ -18,10 +18,10 @@
 #include <string_view>
 #include <vector>
 
+#include "aten/keys.h"
 #include "binding/binding.h"
 #include "binding/pass_hooks.h"
 #include "capture/bytecode/cpython/check_internals.h"
-#include "capture/dispatch/keys.h"
 
 namespace py = pybind11;
 
@@ -58,7 +58,7 @@ bool has_switch_of_environment(bool is_broken) {
                                : "TORCH_DISABLE_FUNCTIONALIZATION_META_REFERENCE") != nullptr;
 }
 
-// A tensor may lie at an address that nobody reads (bridge/aten_host.cpp).
+// A tensor may lie at an address that nobody reads (bridge/machine/aten_host.cpp).
 bool takes_any_address(bool is_broken) {
   char* const address = reinterpret_cast<char*>(uintptr_t{1} << 20);
   const at::Tensor tensor = at::from_blob(address, {2}, c10::kByte);
@@ -127,18 +127,18 @@ struct Check {
 };
 
 constexpr Check kChecks[] = {
-    {"dispatch_keys", "dispatch keys DeferredInit and Fake (capture/dispatch/keys.h)", has_keys},
+    {"dispatch_keys", "dispatch keys DeferredInit and Fake (aten/keys.h)", has_keys},
     {"debug_slot", "slot MOBILE_RUNTIME_INFO of thread-local state (capture/dispatch/scope.cpp)",
      has_free_slot},
     {"environment", "switch of functionalization's meta reference (capture/dispatch/scope.cpp)",
      has_switch_of_environment},
-    {"far_tensor", "tensors at given addresses (bridge/aten_host.cpp)", takes_any_address},
+    {"far_tensor", "tensors at given addresses (bridge/machine/aten_host.cpp)", takes_any_address},
     {"tensor_swap", "function _swap_tensor_impl (binding/swapped_objects.cpp)", swaps_tensors},
     {"function_records", "records of functions in C (capture/bytecode/torch/torch_calls.cpp)",
      has_function_records},
     {"python_nodes", "nodes of custom autograd functions (binding/pass_hooks.cpp)",
      has_python_nodes},
-    {"symbols", "functions that are found by name (bridge/aten_host.cpp)", has_symbols},
+    {"symbols", "functions that are found by name (bridge/machine/aten_host.cpp)", has_symbols},
 };
 
 bool holds(const Check& check, bool is_broken) {

@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "binding/binding.h"
 #include "binding/compiled_function.h"
@@ -17,6 +16,7 @@
 #include "binding/read_settings.h"
 #include "capture/bytecode/interpret/disabled.h"
 #include "capture/bytecode/run/hook.h"
+#include "diagnostics/clock.h"
 
 namespace py = pybind11;
 

@@ -5,8 +5,8 @@
 
 #include <map>
 
+#include "aten/convert.h"
 #include "backend/backend.h"
-#include "capture/dispatch/convert.h"
 #include "graph/op_name.h"
 #include "ops/meaning.h"
 #include "ops/rows.h"

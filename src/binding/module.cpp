@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/counters.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "base/log_sink.h"
 #include "binding/binding.h"
+#include "diagnostics/counters.h"
+#include "diagnostics/log.h"
+#include "diagnostics/log_sink.h"
 #include "graph/graph.h"
 #include "passes/passes.h"
 #include "smelt/smelt.h"

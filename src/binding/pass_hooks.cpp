@@ -13,7 +13,7 @@
 #include "binding/python_call.h"
 #include "binding/tensors.h"
 #include "bridge/time_pass.h"
-#include "capture/dispatch/grad_ops.h"
+#include "capture/log/grad_ops.h"
 
 namespace smelt {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "capture/bytecode/nodes/tensors.h"
-#include "capture/dispatch/op_log.h"
+#include "capture/log/op_log.h"
 
 namespace smelt {
 

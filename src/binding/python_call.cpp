@@ -8,7 +8,7 @@
 
 #include "binding/tensors.h"
 #include "capture/bytecode/cpython/object.h"
-#include "capture/dispatch/grad_ops.h"
+#include "capture/log/grad_ops.h"
 
 namespace py = pybind11;
 

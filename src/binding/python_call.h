@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "capture/bytecode/cpython/object.h"
-#include "capture/dispatch/opaque_call.h"
+#include "capture/log/opaque_call.h"
 
 namespace smelt {
 

@@ -8,12 +8,12 @@
 #include <chrono>
 #include <mutex>
 
-#include "base/counters.h"
 #include "base/error.h"
 #include "binding/binding.h"
 #include "binding/swapped_objects.h"
 #include "bridge/recorded_graph.h"
 #include "capture/dispatch/recorder.h"
+#include "diagnostics/counters.h"
 
 namespace py = pybind11;
 

@@ -4,8 +4,8 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_symnode.h>
 
+#include "aten/number_node.h"
 #include "capture/bytecode/nodes/number_ops.h"
-#include "capture/dispatch/number_node.h"
 
 namespace py = pybind11;
 

@@ -1,4 +1,4 @@
-// Stand-ins for numbers (capture/dispatch/stand_ins.h) as Python objects: torch.SymInt and
+// Stand-ins for numbers (aten/stand_ins.h) as Python objects: torch.SymInt and
 // torch.SymFloat over a node that knows the number.
 #pragma once
 
@@ -8,8 +8,8 @@
 #include <memory>
 #include <optional>
 
+#include "aten/stand_ins.h"
 #include "capture/bytecode/nodes/tensors.h"
-#include "capture/dispatch/stand_ins.h"
 
 namespace smelt {
 

@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "aten/keys.h"
 #include "binding/tensors.h"
 #include "capture/bytecode/cpython/object.h"
-#include "capture/dispatch/keys.h"
 
 namespace smelt {
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "aten/number_node.h"
 #include "base/error.h"
 #include "binding/binding.h"
 #include "binding/pass_hooks.h"
@@ -23,8 +24,7 @@
 #include "bridge/traced_program.h"
 #include "capture/bytecode/cpython/object.h"
 #include "capture/bytecode/nodes/number_ops.h"
-#include "capture/dispatch/number_node.h"
-#include "capture/dispatch/op_log.h"
+#include "capture/log/op_log.h"
 
 namespace py = pybind11;
 

@@ -4,10 +4,10 @@
 
 #include <chrono>
 
-#include "base/counters.h"
 #include "base/error.h"
 #include "bridge/recorded_graph.h"
-#include "capture/dispatch/grad_ops.h"
+#include "capture/log/grad_ops.h"
+#include "diagnostics/counters.h"
 #include "graph/effects.h"
 
 namespace smelt {

@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "bridge/make_node.h"
+#include "bridge/autograd/make_node.h"
 
 namespace smelt {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bridge/generator_states.h"
+#include "bridge/autograd/generator_states.h"
 #include "bridge/training_program.h"
 
 namespace smelt {

@@ -11,19 +11,19 @@
 #include <utility>
 #include <vector>
 
-#include "base/counters.h"
-#include "bridge/consumed_node.h"
+#include "aten/convert.h"
+#include "bridge/autograd/consumed_node.h"
+#include "bridge/autograd/tracked_outputs.h"
 #include "bridge/graph_program.h"
-#include "bridge/linked_program.h"
+#include "bridge/machine/linked_program.h"
 #include "bridge/preparation.h"
 #include "bridge/record_joint.h"
 #include "bridge/recorded_graph.h"
 #include "bridge/staged_program.h"
-#include "bridge/tracked_outputs.h"
 #include "bridge/training_program.h"
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/grad_ops.h"
-#include "capture/dispatch/plain_log.h"
+#include "capture/log/grad_ops.h"
+#include "capture/log/plain_log.h"
+#include "diagnostics/counters.h"
 #include "log/trainability.h"
 #include "log/writes.h"
 

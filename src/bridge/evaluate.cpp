@@ -8,10 +8,10 @@
 
 #include <unordered_map>
 
-#include "bridge/find_op.h"
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/digest.h"
-#include "capture/dispatch/op_info.h"
+#include "aten/convert.h"
+#include "aten/digest.h"
+#include "aten/find_op.h"
+#include "aten/op_info.h"
 #include "capture/dispatch/shapes.h"
 #include "graph/numbers.h"
 

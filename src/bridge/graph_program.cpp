@@ -1,11 +1,11 @@
 #include "bridge/graph_program.h"
 
-#include "bridge/consumed_node.h"
+#include "aten/convert.h"
+#include "bridge/autograd/consumed_node.h"
+#include "bridge/autograd/generator_states.h"
+#include "bridge/autograd/written_versions.h"
 #include "bridge/dropped_gradients.h"
-#include "bridge/generator_states.h"
 #include "bridge/recorded_graph.h"
-#include "bridge/written_versions.h"
-#include "capture/dispatch/convert.h"
 
 namespace smelt {
 

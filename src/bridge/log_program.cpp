@@ -8,12 +8,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/counters.h"
+#include "aten/number_node.h"
 #include "base/error.h"
-#include "bridge/linked_program.h"
-#include "capture/dispatch/grad_ops.h"
-#include "capture/dispatch/number_node.h"
-#include "capture/dispatch/plain_log.h"
+#include "bridge/machine/linked_program.h"
+#include "capture/log/grad_ops.h"
+#include "capture/log/plain_log.h"
+#include "diagnostics/counters.h"
 #include "log/liveness.h"
 
 namespace smelt {

@@ -16,15 +16,15 @@
 #include <utility>
 #include <vector>
 
+#include "aten/boxed_call.h"
+#include "aten/op_ambient.h"
 #include "base/number.h"
 #include "base/varying_sizes.h"
-#include "bridge/boxed_call.h"
+#include "bridge/autograd/written_versions.h"
 #include "bridge/followed_function.h"
 #include "bridge/run_outcome.h"
-#include "bridge/written_versions.h"
-#include "capture/dispatch/op_ambient.h"
-#include "capture/dispatch/op_log.h"
 #include "capture/dispatch/shapes.h"
+#include "capture/log/op_log.h"
 
 namespace smelt {
 

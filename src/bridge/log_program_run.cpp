@@ -9,17 +9,17 @@
 
 #include <algorithm>
 
-#include "base/counters.h"
+#include "aten/convert.h"
+#include "aten/each_tensor.h"
+#include "aten/number_node.h"
 #include "base/error.h"
+#include "bridge/autograd/generator_states.h"
 #include "bridge/followed_function.h"
-#include "bridge/generator_states.h"
-#include "bridge/linked_program.h"
 #include "bridge/log_program.h"
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/each_tensor.h"
-#include "capture/dispatch/number_node.h"
+#include "bridge/machine/linked_program.h"
 #include "capture/dispatch/record_sized.h"
 #include "capture/dispatch/recorder.h"
+#include "diagnostics/counters.h"
 
 namespace smelt {
 namespace {

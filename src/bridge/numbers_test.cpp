@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "bridge/linked_program.h"
+#include "bridge/machine/linked_program.h"
 #include "bridge/recorded_graph.h"
 #include "capture/dispatch/recorder.h"
 #include "graph/numbers.h"

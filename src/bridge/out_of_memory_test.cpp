@@ -5,8 +5,8 @@
 
 #include <atomic>
 
-#include "bridge/arena_memory.h"
 #include "bridge/choose_program.h"
+#include "bridge/machine/arena_memory.h"
 
 namespace smelt {
 namespace {

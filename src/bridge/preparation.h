@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "bridge/linked_program.h"
+#include "bridge/machine/linked_program.h"
 
 namespace smelt {
 

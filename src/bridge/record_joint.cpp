@@ -6,9 +6,9 @@
 
 #include <chrono>
 
-#include "base/counters.h"
+#include "aten/convert.h"
 #include "base/error.h"
-#include "capture/dispatch/convert.h"
+#include "diagnostics/counters.h"
 
 namespace smelt {
 namespace {

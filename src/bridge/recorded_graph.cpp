@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/counters.h"
+#include "aten/convert.h"
+#include "aten/find_op.h"
+#include "aten/overlap.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "bridge/evaluate.h"
-#include "bridge/find_op.h"
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/overlap.h"
+#include "diagnostics/counters.h"
+#include "diagnostics/log.h"
 #include "graph/effects.h"
 #include "graph/numbers.h"
 #include "ops/facts.h"

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/record.h"
-#include "bridge/linked_program.h"
+#include "bridge/machine/linked_program.h"
 #include "bridge/preparation.h"
 #include "bridge/run_outcome.h"
 #include "capture/dispatch/recorder.h"
 #include "compile/compile.h"
+#include "diagnostics/record.h"
 #include "graph/graph.h"
 #include "smelt/smelt.h"
 

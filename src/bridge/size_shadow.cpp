@@ -6,14 +6,14 @@
 #include <ATen/ops/lift_fresh.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "bridge/boxed_call.h"
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/grad_ops.h"
-#include "capture/dispatch/keys.h"
-#include "capture/dispatch/op_ambient.h"
-#include "capture/dispatch/opaque_call.h"
-#include "capture/dispatch/size_node.h"
-#include "capture/dispatch/without_contents.h"
+#include "aten/boxed_call.h"
+#include "aten/convert.h"
+#include "aten/keys.h"
+#include "aten/op_ambient.h"
+#include "aten/size_node.h"
+#include "aten/without_contents.h"
+#include "capture/log/grad_ops.h"
+#include "capture/log/opaque_call.h"
 
 namespace smelt {
 namespace {

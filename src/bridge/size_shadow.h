@@ -14,8 +14,8 @@
 
 #include "base/error.h"
 #include "base/varying_sizes.h"
-#include "capture/dispatch/op_log.h"
 #include "capture/dispatch/recorder.h"
+#include "capture/log/op_log.h"
 
 namespace smelt {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "base/counters.h"
-#include "bridge/generator_states.h"
+#include "bridge/autograd/generator_states.h"
+#include "diagnostics/counters.h"
 
 namespace smelt {
 namespace {

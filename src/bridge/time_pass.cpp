@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/clock.h"
+#include "diagnostics/clock.h"
 
 namespace smelt {
 namespace {

@@ -9,19 +9,19 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/log.h"
+#include "aten/convert.h"
+#include "aten/without_contents.h"
+#include "bridge/autograd/shared_history.h"
+#include "bridge/autograd/written_versions.h"
 #include "bridge/backward_node.h"
 #include "bridge/dropped_gradients.h"
 #include "bridge/evaluate.h"
 #include "bridge/record_joint.h"
-#include "bridge/shared_history.h"
-#include "bridge/written_versions.h"
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/without_contents.h"
+#include "diagnostics/log.h"
 #include "graph/effects.h"
 #include "graph/numbers.h"
 #include "ops/may_fail.h"
-#include "passes/narrow_saved.h"
+#include "passes/splitting/narrow_saved.h"
 
 namespace smelt {
 namespace {

@@ -19,8 +19,8 @@
 #include "bridge/recorded_graph.h"
 #include "bridge/traced_program.h"
 #include "compile/compile.h"
-#include "passes/split_joint.h"
-#include "passes/value_names.h"
+#include "passes/rewriting/value_names.h"
+#include "passes/splitting/split_joint.h"
 
 namespace smelt {
 

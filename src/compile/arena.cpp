@@ -13,9 +13,9 @@
 
 #include <algorithm>
 
-#include "base/counters.h"
 #include "compile/blocks.h"
 #include "compile/memory_plan.h"
+#include "diagnostics/counters.h"
 
 namespace smelt {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <chrono>
 
-#include "base/counters.h"
-#include "base/log.h"
 #include "compile/kernels.h"
-#include "passes/split_frozen.h"
+#include "diagnostics/counters.h"
+#include "diagnostics/log.h"
+#include "passes/splitting/split_frozen.h"
 #include "runtime/verify_program.h"
 
 namespace smelt {

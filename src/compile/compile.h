@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "backend/backend.h"
-#include "base/record.h"
 #include "base/settings.h"
+#include "diagnostics/record.h"
 #include "graph/graph.h"
 #include "passes/passes.h"
 #include "runtime/program.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "base/counters.h"
+#include "diagnostics/counters.h"
 #include "runtime/executor.h"
 
 namespace smelt {

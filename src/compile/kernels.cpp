@@ -3,7 +3,7 @@
 #include <chrono>
 #include <map>
 
-#include "base/counters.h"
+#include "diagnostics/counters.h"
 
 namespace smelt {
 namespace {

@@ -11,17 +11,17 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "compile/arena.h"
 #include "compile/batches.h"
 #include "compile/compile.h"
 #include "compile/in_place.h"
 #include "compile/peak_memory.h"
 #include "compile/reuse.h"
+#include "diagnostics/log.h"
 #include "graph/alias.h"
 #include "ops/default_float.h"
 #include "ops/in_place_form.h"
-#include "passes/ownership.h"
+#include "passes/rewriting/ownership.h"
 
 namespace smelt {
 namespace {

@@ -1,10 +1,10 @@
 // Rows of ops that only CUDA has: what PyTorch's kernels there give, asked without a device.
 #include <gtest/gtest.h>
 
-#include "ops/cudnn_library.h"
-#include "ops/layout.h"
-#include "ops/literal_results.h"
 #include "ops/rows.h"
+#include "ops/rules/cudnn_library.h"
+#include "ops/rules/layout.h"
+#include "ops/shapes/literal_results.h"
 
 namespace smelt {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "ops/facts.h"
+#include "ops/rules/op_facts.h"
 
 namespace smelt {
 

@@ -6,9 +6,10 @@
 
 #include "graph/number_parameters.h"
 #include "graph/numbers.h"
-#include "ops/meaning_families.h"
-#include "ops/not_literal.h"
-#include "ops/promotion.h"
+#include "ops/decompositions/families.h"
+#include "ops/meanings/families.h"
+#include "ops/rules/not_literal.h"
+#include "ops/rules/promotion.h"
 
 namespace smelt {
 namespace {

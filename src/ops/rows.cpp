@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "ops/families.h"
+#include "ops/shapes/families.h"
 
 namespace smelt {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/layout.h"
-#include "ops/not_literal.h"
+#include "ops/rules/layout.h"
+#include "ops/rules/not_literal.h"
 
 namespace smelt {
 namespace {

@@ -22,13 +22,13 @@
 
 #include "base/error.h"
 #include "graph/effects.h"
-#include "ops/layout.h"
 #include "ops/meaning.h"
-#include "ops/not_literal.h"
 #include "ops/rows.h"
-#include "passes/ownership.h"
+#include "ops/rules/layout.h"
+#include "ops/rules/not_literal.h"
 #include "passes/passes.h"
-#include "passes/replacements.h"
+#include "passes/rewriting/ownership.h"
+#include "passes/rewriting/replacements.h"
 
 namespace smelt {
 namespace {
@@ -62,6 +62,8 @@ class Draft final : public DecomposeQuery {
   const TensorType& type_of(ValueId value) const override {
     return value < first_ ? graph().type(value) : types_[value - first_];
   }
+
+  Decision is_lowered() const override { return can_lower(graph(), node()); }
 
   void replace(size_t i, ValueId value) override {
     if (!good_) return;

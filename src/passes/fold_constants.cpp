@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "graph/effects.h"
-#include "passes/ownership.h"
 #include "passes/passes.h"
-#include "passes/replacements.h"
+#include "passes/rewriting/ownership.h"
+#include "passes/rewriting/replacements.h"
 
 namespace smelt {
 namespace {

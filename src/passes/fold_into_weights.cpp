@@ -7,11 +7,11 @@
 
 #include <algorithm>
 
-#include "ops/layout.h"
-#include "passes/frozen_values.h"
-#include "passes/node_writer.h"
+#include "ops/rules/layout.h"
 #include "passes/passes.h"
-#include "passes/replacements.h"
+#include "passes/rewriting/frozen_values.h"
+#include "passes/rewriting/node_writer.h"
+#include "passes/rewriting/replacements.h"
 
 namespace smelt {
 namespace {

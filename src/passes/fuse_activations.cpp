@@ -3,9 +3,9 @@
 // like eager: its relu and its hardtanh make 0 of a NaN, so that those stay what they are, kernels
 // that work in the convolution's memory.
 
-#include "passes/node_writer.h"
 #include "passes/passes.h"
-#include "passes/replacements.h"
+#include "passes/rewriting/node_writer.h"
+#include "passes/rewriting/replacements.h"
 
 namespace smelt {
 namespace {

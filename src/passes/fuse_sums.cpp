@@ -7,12 +7,12 @@
 // be taken (ops/in_place_form.h): the library's form with a result of its own reads and writes more
 // than a kernel that adds in place. Whether the memory is free is asked once more by each run.
 
-#include "passes/frozen_values.h"
-#include "passes/layout_twins.h"
-#include "passes/node_writer.h"
-#include "passes/ownership.h"
 #include "passes/passes.h"
-#include "passes/replacements.h"
+#include "passes/rewriting/frozen_values.h"
+#include "passes/rewriting/layout_twins.h"
+#include "passes/rewriting/node_writer.h"
+#include "passes/rewriting/ownership.h"
+#include "passes/rewriting/replacements.h"
 
 namespace smelt {
 namespace {

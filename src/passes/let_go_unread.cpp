@@ -4,8 +4,8 @@
 // these ask the types of arguments, and before remove_dead.
 
 #include "ops/meaning.h"
-#include "passes/node_writer.h"
 #include "passes/passes.h"
+#include "passes/rewriting/node_writer.h"
 
 namespace smelt {
 namespace {

@@ -18,10 +18,10 @@
 
 #include <map>
 
-#include "passes/frozen_values.h"
-#include "passes/layout_twins.h"
-#include "passes/node_writer.h"
 #include "passes/passes.h"
+#include "passes/rewriting/frozen_values.h"
+#include "passes/rewriting/layout_twins.h"
+#include "passes/rewriting/node_writer.h"
 
 namespace smelt {
 namespace {

@@ -16,10 +16,10 @@
 
 #include <algorithm>
 
-#include "ops/layout.h"
-#include "passes/frozen_values.h"
-#include "passes/node_writer.h"
+#include "ops/rules/layout.h"
 #include "passes/passes.h"
+#include "passes/rewriting/frozen_values.h"
+#include "passes/rewriting/node_writer.h"
 
 namespace smelt {
 namespace {

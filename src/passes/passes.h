@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/record.h"
+#include "diagnostics/record.h"
 #include "graph/graph.h"
 
 namespace smelt {
@@ -31,7 +31,7 @@ struct PassOptions {
   // Empty: there will be none at all.
   std::function<bool(const Device&)> has_kernels;
   // By input of the graph: it stays as it is from run to run; a change is noticed, and is rare.
-  // What is computed from such inputs alone is computed once (passes/split_frozen.h). May be
+  // What is computed from such inputs alone is computed once (passes/splitting/split_frozen.h). May be
   // shorter.
   std::vector<bool> frozen;
   // Is there an op of this name to be called? Empty: no passes that need to ask.

@@ -16,11 +16,11 @@
 
 #include <algorithm>
 
-#include "ops/layout.h"
 #include "ops/meaning.h"
-#include "passes/frozen_values.h"
-#include "passes/layout_twins.h"
+#include "ops/rules/layout.h"
 #include "passes/passes.h"
+#include "passes/rewriting/frozen_values.h"
+#include "passes/rewriting/layout_twins.h"
 
 namespace smelt {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "base/log.h"
+#include "diagnostics/log.h"
 #include "passes/passes.h"
 
 namespace smelt {

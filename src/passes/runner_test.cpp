@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/log.h"
+#include "diagnostics/log.h"
 #include "passes/passes.h"
 
 namespace smelt {

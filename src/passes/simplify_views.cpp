@@ -20,10 +20,10 @@
 
 #include <utility>
 
-#include "ops/layout.h"
-#include "passes/ownership.h"
+#include "ops/rules/layout.h"
 #include "passes/passes.h"
-#include "passes/replacements.h"
+#include "passes/rewriting/ownership.h"
+#include "passes/rewriting/replacements.h"
 
 namespace smelt {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "base/record.h"
 #include "base/settings.h"
+#include "diagnostics/record.h"
 #include "graph/graph.h"
 #include "loops/kernel.h"
 

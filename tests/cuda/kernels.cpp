@@ -18,7 +18,7 @@
 #include "codegen/cuda/driver.h"
 #include "kernel_texts.h"
 #include "loops/interpret.h"
-#include "loops/random_kernel.h"
+#include "loops/random/random_kernel.h"
 #include "loops/simplify.h"
 
 namespace {

@@ -5,9 +5,9 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <dlfcn.h>
 
-#include "capture/dispatch/convert.h"
+#include "aten/convert.h"
 #include "capture/dispatch/shapes.h"
-#include "ops/cudnn_library.h"
+#include "ops/rules/cudnn_library.h"
 
 namespace smelt {
 namespace {

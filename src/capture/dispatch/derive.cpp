@@ -12,7 +12,7 @@
 
 #include <array>
 
-#include "base/log.h"
+#include "diagnostics/log.h"
 
 namespace smelt {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "capture/dispatch/op_info.h"
+#include "aten/op_info.h"
 
 namespace smelt {
 

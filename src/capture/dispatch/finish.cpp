@@ -18,11 +18,11 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/counters.h"
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/keys.h"
-#include "capture/dispatch/overlap.h"
+#include "aten/convert.h"
+#include "aten/keys.h"
+#include "aten/overlap.h"
 #include "capture/dispatch/recorder.h"
+#include "diagnostics/counters.h"
 #include "graph/alias.h"
 #include "graph/effects.h"
 #include "graph/numbers.h"

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <string_view>
 
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/each_tensor.h"
-#include "capture/dispatch/overlap.h"
+#include "aten/convert.h"
+#include "aten/each_tensor.h"
+#include "aten/overlap.h"
 #include "capture/dispatch/recorder.h"
 
 namespace smelt {

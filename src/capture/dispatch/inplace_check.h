@@ -8,8 +8,8 @@
 
 #include <vector>
 
+#include "aten/op_info.h"
 #include "base/type.h"
-#include "capture/dispatch/op_info.h"
 #include "capture/dispatch/restride.h"
 
 namespace smelt {

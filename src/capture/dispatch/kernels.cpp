@@ -23,15 +23,15 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/each_tensor.h"
+#include "aten/convert.h"
+#include "aten/each_tensor.h"
+#include "aten/keys.h"
 #include "capture/dispatch/eager_path.h"
 #include "capture/dispatch/inplace_check.h"
-#include "capture/dispatch/keys.h"
-#include "capture/dispatch/op_log.h"
 #include "capture/dispatch/recorder.h"
 #include "capture/dispatch/restride.h"
 #include "capture/dispatch/written_products.h"
+#include "capture/log/op_log.h"
 
 namespace smelt {
 namespace {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/keys.h"
+#include "aten/convert.h"
+#include "aten/keys.h"
 #include "capture/dispatch/recorder.h"
 
 namespace smelt {

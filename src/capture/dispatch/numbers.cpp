@@ -6,12 +6,12 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/keys.h"
-#include "capture/dispatch/number_node.h"
+#include "aten/convert.h"
+#include "aten/keys.h"
+#include "aten/number_node.h"
+#include "aten/size_node.h"
+#include "aten/stand_ins.h"
 #include "capture/dispatch/recorder.h"
-#include "capture/dispatch/size_node.h"
-#include "capture/dispatch/stand_ins.h"
 
 namespace smelt {
 namespace {

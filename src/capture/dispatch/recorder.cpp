@@ -10,14 +10,14 @@
 
 #include <atomic>
 
-#include "base/counters.h"
-#include "base/log.h"
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/digest.h"
-#include "capture/dispatch/keys.h"
+#include "aten/convert.h"
+#include "aten/digest.h"
+#include "aten/keys.h"
+#include "diagnostics/counters.h"
+#include "diagnostics/log.h"
 #include "graph/effects.h"
-#include "ops/layout.h"
 #include "ops/names.h"
+#include "ops/rules/layout.h"
 
 namespace smelt {
 namespace {

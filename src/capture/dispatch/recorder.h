@@ -23,11 +23,11 @@
 #include <utility>
 #include <vector>
 
+#include "aten/number_node.h"
+#include "aten/op_info.h"
 #include "base/error.h"
 #include "base/number.h"
 #include "base/varying_sizes.h"
-#include "capture/dispatch/number_node.h"
-#include "capture/dispatch/op_info.h"
 #include "capture/dispatch/recording_tensor.h"
 #include "capture/dispatch/rng.h"
 #include "capture/dispatch/shapes.h"
@@ -75,13 +75,13 @@ struct Recorded {
   std::vector<int32_t> same_argument;
 };
 
-class Recorder {
+class Recorder final : public NumberRecording {
  public:
   explicit Recorder(RecorderOptions options);
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  uint64_t id() const { return id_; }
+  uint64_t id() const override { return id_; }
   // The recorder whose scope is open on this thread (the engine's device threads included), or
   // nullptr.
   static Recorder* current();
@@ -103,9 +103,9 @@ class Recorder {
   // The element of a tensor that has one. `example`: what it is now, if that is known.
   at::Scalar item(const at::Tensor& tensor, const std::optional<at::Scalar>& example = {});
   // Python's arithmetic; `b` does not count for an op of one operand.
-  at::Scalar compute(NumberOp op, const at::Scalar& a, const at::Scalar& b);
+  at::Scalar compute(NumberOp op, const at::Scalar& a, const at::Scalar& b) override;
   // The recording holds for runs in which the number is true, or is not.
-  void expect(const at::Scalar& number, bool truth);
+  void expect(const at::Scalar& number, bool truth) override;
   // The number where an op takes a tensor: a 0-dim one that counts as a number.
   at::Tensor wrapped(const at::Scalar& number);
   // The number as a tensor of f64, i64 or b8 like any other, to be returned.
@@ -125,7 +125,7 @@ class Recorder {
   // only.
   void record(const OpInfo& op, std::vector<c10::IValue>* stack);
   // Gives up on the region: a RecordError whose message says which op and what to do.
-  [[noreturn]] void refuse(const std::string& reason);
+  [[noreturn]] void refuse(const std::string& reason) override;
   // The same without the exception, for a refusal found out afterwards.
   void give_up(const std::string& reason);
   // Throws again if the region was given up before (code in it may have caught the exception).
@@ -150,7 +150,7 @@ class Recorder {
   const std::optional<std::pair<DType, DType>>& last_cast() const { return last_cast_; }
   // The op that the code of the region has called last, for messages.
   void enter(OpName op) { op_ = op; }
-  std::string last_op() const { return op_ == OpName() ? "the function" : op_.str(); }
+  std::string last_op() const override { return op_ == OpName() ? "the function" : op_.str(); }
   const SymbolTable& symbols() const { return *symbols_; }
   // The number that a 0-dim tensor stands for, symbolic ones included.
   at::Scalar number_in(const at::Tensor& wrapped) const;

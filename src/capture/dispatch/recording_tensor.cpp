@@ -2,8 +2,8 @@
 
 #include <ATen/FunctionalTensorWrapper.h>
 
-#include "capture/dispatch/convert.h"
-#include "capture/dispatch/keys.h"
+#include "aten/convert.h"
+#include "aten/keys.h"
 
 namespace smelt {
 namespace {

@@ -7,8 +7,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
 
+#include "aten/size_node.h"
 #include "base/type.h"
-#include "capture/dispatch/size_node.h"
 #include "graph/graph.h"
 
 namespace smelt {

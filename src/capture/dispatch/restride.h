@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "capture/dispatch/op_info.h"
+#include "aten/op_info.h"
 
 namespace smelt {
 

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "capture/dispatch/convert.h"
+#include "aten/convert.h"
 #include "capture/dispatch/recorder.h"
 #include "graph/effects.h"
 

@@ -7,9 +7,9 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "base/counters.h"
-#include "capture/dispatch/keys.h"
+#include "aten/keys.h"
 #include "capture/dispatch/recorder.h"
+#include "diagnostics/counters.h"
 
 namespace smelt {
 namespace {
@@ -30,6 +30,11 @@ struct Carrier final : c10::DebugInfoBase {
 // its first in-place op under functionalization.
 const bool kMetaReferenceOff = [] {
   setenv("TORCH_DISABLE_FUNCTIONALIZATION_META_REFERENCE", "1", /*overwrite=*/0);
+  return true;
+}();
+
+const bool kNumbersFindRecorder = [] {
+  current_number_recording = []() -> NumberRecording* { return Recorder::current(); };
   return true;
 }();
 

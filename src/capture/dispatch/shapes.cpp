@@ -8,19 +8,19 @@
 
 #include <algorithm>
 
-#include "base/counters.h"
+#include "aten/convert.h"
+#include "aten/each_tensor.h"
+#include "aten/keys.h"
+#include "aten/stand_ins.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "capture/dispatch/convert.h"
 #include "capture/dispatch/derive.h"
-#include "capture/dispatch/each_tensor.h"
-#include "capture/dispatch/keys.h"
 #include "capture/dispatch/recorder.h"
-#include "capture/dispatch/stand_ins.h"
-#include "ops/fft_library.h"
-#include "ops/literal_results.h"
-#include "ops/not_literal.h"
-#include "ops/promotion.h"
+#include "diagnostics/counters.h"
+#include "diagnostics/log.h"
+#include "ops/rules/fft_library.h"
+#include "ops/rules/not_literal.h"
+#include "ops/rules/promotion.h"
+#include "ops/shapes/literal_results.h"
 
 namespace smelt {
 

@@ -11,10 +11,10 @@
 #include <optional>
 #include <vector>
 
+#include "aten/op_info.h"
+#include "aten/size_node.h"
 #include "base/arg.h"
 #include "base/type.h"
-#include "capture/dispatch/op_info.h"
-#include "capture/dispatch/size_node.h"
 
 namespace smelt {
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "codegen/cpu/types.h"
-#include "codegen/cpu/vector_math.h"
+#include "codegen/cpu/vector_math/vector_math.h"
 
 namespace smelt::cpu {
 

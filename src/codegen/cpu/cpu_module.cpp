@@ -10,8 +10,8 @@
 #include <llvm/IR/LLVMContext.h>
 
 #include "codegen/cpu/emitter.h"
-#include "codegen/cpu/host_target.h"
-#include "codegen/cpu/machine_code.h"
+#include "codegen/cpu/machine/host_target.h"
+#include "codegen/cpu/machine/machine_code.h"
 #include "codegen/cpu/plan.h"
 
 namespace smelt {

@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "codegen/cpu/cpu_module.h"
-#include "codegen/cpu/machine_code.h"
+#include "codegen/cpu/machine/machine_code.h"
 
 namespace smelt {
 namespace {

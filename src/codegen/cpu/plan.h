@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "codegen/cpu/cpu_module.h"
-#include "codegen/cpu/host_target.h"
+#include "codegen/cpu/machine/host_target.h"
 #include "loops/kernel.h"
 
 namespace smelt::cpu {

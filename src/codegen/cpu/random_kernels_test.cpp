@@ -6,7 +6,7 @@
 
 #include "codegen/cpu/against_interpreter_test.h"
 #include "codegen/cpu/cpu_module.h"
-#include "loops/random_kernel.h"
+#include "loops/random/random_kernel.h"
 #include "loops/simplify.h"
 
 namespace smelt::cpu {

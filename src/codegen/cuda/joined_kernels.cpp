@@ -4,8 +4,8 @@
 #include <optional>
 #include <unordered_map>
 
-#include "base/log.h"
 #include "codegen/cuda/joined_source.h"
+#include "diagnostics/log.h"
 
 namespace smelt::cuda {
 namespace {

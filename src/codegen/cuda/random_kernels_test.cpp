@@ -9,7 +9,7 @@
 #include "codegen/cuda/nvrtc_compile.h"
 #include "codegen/cuda/nvrtc_test.h"
 #include "codegen/cuda/source.h"
-#include "loops/random_kernel.h"
+#include "loops/random/random_kernel.h"
 #include "loops/simplify.h"
 
 namespace smelt::cuda {

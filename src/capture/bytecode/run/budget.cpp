@@ -21,7 +21,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/clock.h"
+#include "diagnostics/clock.h"
 
 namespace smelt::bytecode {
 namespace {

@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <tuple>
 
-#include "base/clock.h"
-#include "base/counters.h"
-#include "base/log.h"
 #include "capture/bytecode/cpython/check_internals.h"
 #include "capture/bytecode/interpret/disabled.h"
 #include "capture/bytecode/interpret/interpreter.h"
 #include "capture/bytecode/run/hook.h"
 #include "capture/bytecode/run/pass_timer.h"
+#include "diagnostics/clock.h"
+#include "diagnostics/counters.h"
+#include "diagnostics/log.h"
 
 namespace smelt::bytecode {
 namespace {

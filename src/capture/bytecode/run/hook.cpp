@@ -4,12 +4,12 @@
 #include <exception>
 #include <string_view>
 
-#include "base/log.h"
 #include "capture/bytecode/cpython/libraries.h"
 #include "capture/bytecode/cpython/other_compilers.h"
 #include "capture/bytecode/interpret/disabled.h"
 #include "capture/bytecode/interpret/follow.h"
 #include "capture/bytecode/trace/boundary.h"
+#include "diagnostics/log.h"
 
 namespace smelt::bytecode {
 namespace {

@@ -15,14 +15,14 @@
 #include <exception>
 #include <optional>
 
-#include "base/clock.h"
-#include "base/counters.h"
-#include "base/log.h"
 #include "capture/bytecode/interpret/follow.h"
 #include "capture/bytecode/interpret/interpreter.h"
 #include "capture/bytecode/nodes/messages.h"
 #include "capture/bytecode/run/hook.h"
 #include "capture/bytecode/trace/boundary.h"
+#include "diagnostics/clock.h"
+#include "diagnostics/counters.h"
+#include "diagnostics/log.h"
 
 namespace smelt::bytecode {
 namespace {

@@ -16,8 +16,8 @@
 #include <cstdint>
 #include <exception>
 
-#include "base/log.h"
 #include "capture/bytecode/trace/trace.h"
+#include "diagnostics/log.h"
 
 namespace smelt::bytecode {
 

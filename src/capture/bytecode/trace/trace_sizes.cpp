@@ -5,12 +5,12 @@
 
 #include <algorithm>
 
-#include "base/log.h"
 #include "base/polynomial.h"
 #include "capture/bytecode/nodes/number_ops.h"
 #include "capture/bytecode/nodes/paths.h"
 #include "capture/bytecode/nodes/program_numbers.h"
 #include "capture/bytecode/trace/trace.h"
+#include "diagnostics/log.h"
 
 namespace smelt::bytecode {
 namespace {

@@ -1,0 +1,148 @@
+// A Program whose ops were looked up in PyTorch's dispatcher, ready to run on real tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "aten/boxed_call.h"
+#include "backend/backend.h"
+#include "base/error.h"
+#include "base/number.h"
+#include "bridge/machine/arena_memory.h"
+#include "bridge/machine/graphed_runs.h"
+#include "runtime/executor.h"
+#include "runtime/program.h"
+
+namespace smelt {
+
+// A kernel found that its inputs are not what it can compute with: an index out of range, an
+// integer division by 0. PyTorch's own ops say what is wrong.
+class KernelFailed : public Error {
+ public:
+  using Error::Error;
+};
+
+// Something that the program was compiled for does not hold: a branch on the contents of a tensor,
+// a number that Python could not compute. Nothing that the caller can see has been changed.
+class Mispredicted : public Error {
+ public:
+  using Error::Error;
+};
+
+// One step, prepared. Where it calls an op, the numbers of the call are those in registers.
+struct LinkedStep : BoxedCall {
+  enum class Kind : uint8_t {
+    call,
+    kernel,
+    view,
+    mutator,
+    write,
+    set_grad,
+    clear_grad,
+    expect_no_grad,
+    save_rng,
+    restore_rng,
+    number,
+    item,
+    expect,
+    fits
+  };
+
+  // Of a step on numbers.
+  struct Operand {
+    Register reg = -1;  // -1: a literal
+    Number literal = false;
+  };
+
+  Kind kind = Kind::call;
+  std::vector<size_t> symbolic;   // arguments to convert anew with the run's sizes
+  std::vector<Register> targets;  // of the effect steps: registers of their tensor arguments
+  std::vector<size_t> mutated;    // of a mutator: positions of the arguments it changes
+  std::optional<c10::OperatorHandle> in_place_op;  // as Step has it
+  // The op is not PyTorch's own: nothing says whether its result shapes depend on contents.
+  bool checked = false;
+  c10::IValue generator;  // of the rng steps
+  // Of a kernel or view: sizes and strides of each result where they are known.
+  struct Dense {
+    c10::ScalarType dtype;
+    c10::Device device;
+    std::vector<int64_t> sizes, strides;
+    bool known = true;
+  };
+  std::vector<Dense> made;
+  int64_t offset = 0;             // of a view: from the first element of what it shows
+  std::vector<Operand> operands;  // of the steps on numbers
+  NumberOp number_op = NumberOp::add;
+  bool truth = false;          // that is expected
+  DType fitting = DType::f64;  // what a number has to fit
+};
+
+// A kernel of the program, ready to run.
+struct LinkedKernel {
+  const Backend* backend = nullptr;
+  std::shared_ptr<const LoadedKernel> code;
+  // Does it run elsewhere than on the host? Results are made, and it is launched, with its device
+  // as the current one.
+  std::optional<c10::Device> device;
+};
+
+// Looks on while a program runs.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+  // `tensor`: what is in a register now.
+  virtual void after_step(size_t index, const std::function<at::Tensor(Register)>& tensor) = 0;
+};
+
+// Some steps of a run: those on the host, or all others.
+struct PartOfRun {
+  const std::vector<bool>& is_host;  // by step
+  bool host = false;
+  std::span<const Register> numbers = {};  // that the host's part computes and the other takes
+  std::vector<Number>* values = nullptr;   // of these
+};
+
+class LinkedProgram {
+ public:
+  LinkedProgram(Program program, std::vector<c10::IValue> opaque,
+                GraphUse graphs = GraphUse::never);
+
+  const Program& program() const { return program_; }
+  const std::vector<LinkedStep>& steps() const { return steps_; }
+  const std::vector<c10::IValue>& opaque() const { return opaque_; }
+  // The inputs in the program's order, already checked; symbol values as bound. Thread-safe.
+  // `changed`, also of a run that throws: it has changed a tensor of the caller's, or called an op
+  // with effects. If it has failed, or what comes behind it does, it must not be made again.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols,
+                              bool* changed = nullptr) const;
+  // The same step by step, whether or not it could be a CUDA graph.
+  std::vector<at::Tensor> run_steps(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols,
+                                    StepObserver* observer = nullptr,
+                                    const PartOfRun* part = nullptr, bool* changed = nullptr) const;
+  // Of a program on CUDA: whether it is launched as a graph, and if not, why. Else empty.
+  std::string launching() const { return graphs_ ? graphs_->str() : std::string(); }
+
+  // Tests: compare every result with the type it was recorded with. Set by SMELT_CHECK_TYPES=1.
+  static bool check_types;
+
+ private:
+  friend class AtenMachine;
+
+  Program program_;
+  std::vector<c10::IValue> opaque_;
+  std::vector<LinkedStep> steps_;
+  std::vector<LinkedKernel> kernels_;
+  ArenaPlans plans_;
+  std::vector<Register> in_place_;  // of inputs that kernels store results into
+  std::unique_ptr<GraphedRuns> graphs_;
+};
+
+}  // namespace smelt

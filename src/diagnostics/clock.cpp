@@ -1,0 +1,23 @@
+#include "diagnostics/clock.h"
+
+#include <chrono>
+#include <utility>
+
+namespace smelt {
+namespace {
+
+std::function<int64_t()>& given_clock() {
+  static std::function<int64_t()> clock;
+  return clock;
+}
+
+}  // namespace
+
+int64_t now_ns() {
+  if (given_clock()) return given_clock()();
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void set_clock(std::function<int64_t()> clock) { given_clock() = std::move(clock); }
+
+}  // namespace smelt

@@ -217,6 +217,7 @@ class Tensors {
   // Modes and transforms that are switched on and see each op: no trace then.
   virtual std::optional<LogTrouble> refuse_state() const = 0;
   virtual std::unique_ptr<TensorGuard> guard(PyObject* tensor) const = 0;
+  // nullptr: in a world without tensors.
   virtual std::unique_ptr<TensorLog> start_log() const = 0;
   // A backward pass from these (tensors, or tuples of such) calls Python code: hooks, custom
   // autograd functions.

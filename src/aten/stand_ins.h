@@ -15,10 +15,9 @@
 #include <vector>
 
 #include "aten/op_info.h"
+#include "base/log_ids.h"
 
 namespace smelt {
-
-using ScalarId = uint32_t;
 
 // An argument of an op that takes a run-time scalar.
 struct LogScalar {

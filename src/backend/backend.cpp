@@ -11,6 +11,13 @@ std::vector<const Backend*>& registry() {
   return backends;
 }
 
+std::vector<const Backend*> available(bool native) {
+  std::vector<const Backend*> backends;
+  for (const Backend* backend : registry())
+    if (backend->is_native() == native && backend->is_available()) backends.push_back(backend);
+  return backends;
+}
+
 }  // namespace
 
 BackendRegistration::BackendRegistration(const Backend& backend) { registry().push_back(&backend); }
@@ -40,12 +47,8 @@ const Backend* find_backend(std::string_view name) {
   return found == registry().end() ? nullptr : *found;
 }
 
-std::vector<const Backend*> native_backends() {
-  std::vector<const Backend*> backends;
-  for (const Backend* backend : registry())
-    if (backend->is_native() && backend->is_available()) backends.push_back(backend);
-  return backends;
-}
+std::vector<const Backend*> native_backends() { return available(true); }
+std::vector<const Backend*> reference_backends() { return available(false); }
 
 std::optional<std::vector<const Backend*>> find_backends(std::string_view name) {
   if (name == "native") return native_backends();

@@ -106,11 +106,22 @@ std::span<const Backend* const> all_backends();
 const Backend* find_backend(std::string_view name);
 // The available ones that programs should run on.
 std::vector<const Backend*> native_backends();
+// The available ones to compare those with.
+std::vector<const Backend*> reference_backends();
 // What users call a back end: "native" for those, "eager" for none at all, or a name. Nothing:
 // there is no such back end.
 std::optional<std::vector<const Backend*>> find_backends(std::string_view name);
 // Of several, the one for a device; nullptr: none of them.
 const Backend* backend_for(std::span<const Backend* const> backends, const Device& device);
+
+// Backend::load where each image is a kernel of this class by itself.
+template <class Kernel>
+std::vector<std::shared_ptr<const LoadedKernel>> load_each(std::span<const KernelImage> images) {
+  std::vector<std::shared_ptr<const LoadedKernel>> loaded;
+  loaded.reserve(images.size());
+  for (const KernelImage& image : images) loaded.push_back(std::make_shared<const Kernel>(image));
+  return loaded;
+}
 
 // Makes a back end known; a constant of its folder.
 class BackendRegistration {

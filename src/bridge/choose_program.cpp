@@ -105,7 +105,7 @@ bool has_hooks(const OpLog& log, std::span<const LogValue> inputs) {
 
 // Who makes kernels for such a program.
 std::vector<const Backend*> backends_of(WantedProgram want) {
-  if (want == WantedProgram::interpreted) return find_backends("interpret").value();
+  if (want == WantedProgram::interpreted) return reference_backends();
   if (want == WantedProgram::fastest) return native_backends();
   return {};
 }

@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "base/arg.h"
+#include "base/log_ids.h"
 #include "base/type.h"
 #include "graph/op_name.h"
 
 namespace smelt {
-
-using LogValue = int32_t;  // a tensor of the log; -1: none
 
 struct LoggedValue {
   enum class Kind : uint8_t { input, constant, result };

@@ -6,6 +6,7 @@
 
 #include "aten/convert.h"
 #include "aten/find_op.h"
+#include "aten/name_dtype.h"
 #include "aten/op_info.h"
 #include "aten/stand_ins.h"
 #include "base/error.h"
@@ -41,15 +42,6 @@ bool holds_tensors(const Arg& arg) {
 bool is_optional_list(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::ListType &&
          type->castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::OptionalType;
-}
-
-// What makes a tensor of nothing is told its dtype, so that the default dtype of the moment does
-// not matter.
-void name_dtype(LinkedStep& step, const Step& from) {
-  const auto dtype = step.op->schema().argumentIndexWithName("dtype");
-  if (dtype && step.slots.empty() && step.numbers.empty() && step.arguments[*dtype].isNone() &&
-      from.types.size() == 1)
-    step.arguments[*dtype] = to_scalar_type(from.types[0].dtype);
 }
 
 // An op takes a Scalar, or a list of them, of which some are known only when the program runs.
@@ -184,7 +176,8 @@ LinkedStep link_step(const Step& step, const std::vector<c10::IValue>& opaque) {
     link_call(linked, std::span(step.args).subspan(1), effects::mutated_op(name).str(), opaque);
   } else {
     link_call(linked, step.args, step.op, opaque);
-    name_dtype(linked, step);
+    if (linked.slots.empty() && linked.numbers.empty() && step.types.size() == 1)
+      name_dtype(linked.op->schema(), linked.arguments, to_scalar_type(step.types[0].dtype));
     if (!step.in_place_op.empty()) linked.in_place_op = find_op(step.in_place_op);
   }
   return linked;

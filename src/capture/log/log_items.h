@@ -14,12 +14,11 @@
 #include "aten/log_facts.h"
 #include "aten/op_info.h"
 #include "aten/stand_ins.h"
+#include "base/log_ids.h"
 #include "base/type.h"
 #include "capture/log/grad_ops.h"
 
 namespace smelt {
-
-using LogValue = int32_t;  // a tensor of the log; -1: none
 
 // Why running the log would not be a faithful repetition. The op itself was computed.
 struct OpTrouble {

@@ -20,6 +20,7 @@
 #include "aten/convert.h"
 #include "aten/each_tensor.h"
 #include "aten/keys.h"
+#include "aten/name_dtype.h"
 #include "aten/without_contents.h"
 #include "capture/log/grad_ops.h"
 #include "capture/log/opaque_call.h"
@@ -591,19 +592,6 @@ bool OpLog::keep_results(LogItem& item, const std::vector<c10::IValue>& stack, s
   return known;
 }
 
-namespace {
-
-// A factory that was given no dtype took the default one. The log may be run under another, so it
-// is written down.
-void name_dtype(LogItem& item, const std::vector<LoggedTensor>& values) {
-  if (!item.slots.empty() || item.results.size() != 1 || item.results[0] < 0) return;
-  const auto dtype = item.op->handle.schema().argumentIndexWithName("dtype");
-  if (dtype && item.arguments[*dtype].isNone())
-    item.arguments[*dtype] = values[item.results[0]].dtype;
-}
-
-}  // namespace
-
 void OpLog::begin_recomputed() {
   if (recomputed_depth_++ > 0) return;  // the outer one computes all of it again
   ++recomputed_pieces_;
@@ -699,7 +687,9 @@ void OpLog::take_results(LogItem item, const std::vector<c10::IValue>& stack, si
                          bool dynamic) {
   const OpInfo& op = *item.op;
   if (!keep_results(item, stack, first)) return;
-  if (c10::get_default_dtype() != caffe2::TypeMeta::Make<float>()) name_dtype(item, values_);
+  if (c10::get_default_dtype() != caffe2::TypeMeta::Make<float>() && item.slots.empty() &&
+      item.results.size() == 1 && item.results[0] >= 0)
+    name_dtype(op.handle.schema(), item.arguments, values_[item.results[0]].dtype);
   if (op.facts.gives_number) {
     if (stack.back().isComplexDouble()) return give_up(Kind::data_dependent, op.name.str());
     item.number = numbers_++;

@@ -72,10 +72,7 @@ class CudaBackend final : public Backend {
 
   std::vector<std::shared_ptr<const LoadedKernel>> load(
       std::span<const KernelImage> images) const override {
-    std::vector<std::shared_ptr<const LoadedKernel>> loaded;
-    for (const KernelImage& image : images)
-      loaded.push_back(std::make_shared<const CudaKernel>(image));
-    return loaded;
+    return load_each<CudaKernel>(images);
   }
 
   bool launch(std::span<const Launch> launches, std::span<const int64_t> symbols,

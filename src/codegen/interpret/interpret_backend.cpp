@@ -48,10 +48,7 @@ class InterpretBackend final : public Backend {
 
   std::vector<std::shared_ptr<const LoadedKernel>> load(
       std::span<const KernelImage> images) const override {
-    std::vector<std::shared_ptr<const LoadedKernel>> loaded;
-    for (const KernelImage& image : images)
-      loaded.push_back(std::make_shared<const InterpretedKernel>(image));
-    return loaded;
+    return load_each<InterpretedKernel>(images);
   }
 
   bool launch(std::span<const Launch> launches, std::span<const int64_t> symbols,

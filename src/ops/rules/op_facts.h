@@ -18,6 +18,7 @@ enum class Recording : uint8_t {
   dense_only,   // refused where the target has gaps
   polygamma,    // as OpFacts::instead, which takes its arguments the other way round
   one_hot,      // as zeros and a scatter
+  scaled,       // to sizes times a factor: as OpFacts::instead, which is given the sizes
   reads_bits,   // a view of complex numbers as real ones
   copy,         // a cast or a copy: stays under functionalization
   singular,     // values alone, as OpFacts::instead, which gives vectors too

@@ -4,43 +4,15 @@
 #include <gtest/gtest.h>
 
 #include "capture/bytecode/cpython/object.h"
+#include "capture/bytecode/nodes/no_tensors_test.h"
 #include "capture/bytecode/nodes/paths.h"
 
 namespace smelt::bytecode {
 namespace {
 
-// A world without tensors.
-class NoTensors final : public Tensors {
- public:
-  bool is_tensor(PyObject*) const override { return false; }
-  std::optional<LogTrouble> refuse(PyObject*) const override { return std::nullopt; }
-  std::optional<LogTrouble> refuse_state() const override { return std::nullopt; }
-  std::unique_ptr<TensorGuard> guard(PyObject*) const override { return nullptr; }
-  std::unique_ptr<TensorLog> start_log() const override { return nullptr; }
-  bool backward_runs_python(PyObject*) const override { return false; }
-  std::vector<Object> backward_leaves(PyObject*, PyObject*) const override { return {}; }
-  std::optional<std::vector<PassHooks>> pass_hooks(PyObject*) const override {
-    return std::nullopt;
-  }
-  Ambient ambient() const override { return {}; }
-  std::string difference(const Ambient&, const Ambient&) const override { return ""; }
-};
-
-// Python lives from the first test to the end of the process.
 class GuardPrograms : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    if (!Py_IsInitialized()) Py_InitializeEx(0);
-    set_tensors(std::make_unique<NoTensors>());
-  }
-
-  static Object evaluate(const char* text) {
-    const Object globals = Object::steal(PyDict_New());
-    PyDict_SetItemString(globals.get(), "__builtins__", PyEval_GetBuiltins());
-    Object value = Object::steal(PyRun_String(text, Py_eval_input, globals.get(), globals.get()));
-    if (!value) PyErr_Print();
-    return value;
-  }
+  static void SetUpTestSuite() { start_python_without_tensors(); }
 
   // A path from a slot or from another node, with the object that was found there.
   Ref add(NodeKind kind, Ref parent, int index, PyObject* object, uint16_t guards,

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log_ids.h"
 #include "base/number.h"
 #include "base/settings.h"
 #include "base/varying_sizes.h"
@@ -64,9 +65,6 @@ class TensorProgram {
   // What it relies on about sizes, in the symbols of its request.
   virtual std::vector<Guard> size_guards() const { return {}; }
 };
-
-using LogValue = int32_t;   // a tensor of the log; -1: none
-using ScalarId = uint32_t;  // a number that ops take, and that may be another one in each call
 
 // What stopped the log from being a faithful account.
 struct LogTrouble {
@@ -245,6 +243,7 @@ class Tensors {
                                              std::span<const int> varying) const = 0;
   virtual int rank_of(PyObject* tensor) const = 0;
   virtual int64_t size_of(PyObject* tensor, int dim) const = 0;
+  // nullptr: in a world without tensors.
   virtual std::unique_ptr<TensorLog> start_log() const = 0;
   // A backward pass from these (tensors, or tuples of such) calls Python code: hooks, custom
   // autograd functions.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/settings.h"
-#include "capture/bytecode/trace/varying.h"
+#include "capture/bytecode/account/varying.h"
 
 namespace smelt::bytecode {
 

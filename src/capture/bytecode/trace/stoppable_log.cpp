@@ -6,7 +6,7 @@ namespace smelt::bytecode {
 
 void StoppableLog::stop(BreakReason reason, std::string detail) noexcept {
   if (break_) return;
-  log_->pause();
+  if (log_) log_->pause();
   break_.emplace();
   break_->reason = reason;
   break_->detail = std::move(detail);
@@ -31,7 +31,7 @@ void StoppableLog::fail(const std::exception& problem) noexcept {
 
 void StoppableLog::stop_at(Break known) noexcept {
   if (break_) return;
-  log_->pause();
+  if (log_) log_->pause();
   break_ = std::move(known);
 }
 

@@ -2,7 +2,7 @@
 // __eq__ of a key were followed when the program itself used it; here they run unseen.
 #pragma once
 
-#include "capture/bytecode/trace/overlay.h"
+#include "capture/bytecode/account/overlay.h"
 
 namespace smelt::bytecode {
 

@@ -1,12 +1,12 @@
 // What C code made, without the trace having seen how.
 #include "capture/bytecode/cpython/private_api.h"
 #include "capture/bytecode/nodes/replay.h"
-#include "capture/bytecode/trace/trace.h"
+#include "capture/bytecode/trace/trace_steps.h"
 
 namespace smelt::bytecode {
 
 // One that nobody else has was made just now, and each call makes its own.
-Ref Trace::adopt_constant(PyObject* object, int holders) {
+Ref TraceSteps::adopt_constant(PyObject* object, int holders) {
   if (is_shared(object) || is_fixed(object) || Py_REFCNT(object) > holders)
     return element_ref(object);
   if (PyTuple_CheckExact(object)) {
@@ -28,7 +28,7 @@ Ref Trace::adopt_constant(PyObject* object, int holders) {
   return make(StepKind::copy, original, object);
 }
 
-Ref Trace::adopt(PyObject* object, int holders) {
+Ref TraceSteps::adopt(PyObject* object, int holders) {
   if (!active()) return 0;
   if (const Ref known = ref_of(object)) return known;
   if (is_constant(object)) return adopt_constant(object, holders);
@@ -66,28 +66,6 @@ Ref Trace::adopt(PyObject* object, int holders) {
     return 0;
   }
   return active() ? make(kind, items, object) : 0;
-}
-
-Ref Trace::tensor(PyObject* object) {
-  if (!active()) return 0;
-  if (const Ref ref = ref_of(object)) return ref;
-  const LogValue known = log_->value_of(object);
-  if (known < 0) {
-    stop(BreakReason::foreign_tensor, "the result of a C function");
-    return 0;
-  }
-  if (auto trouble = tensors().refuse(object)) {
-    stop(trouble->reason, trouble->detail);
-    return 0;
-  }
-  Node node;
-  node.kind = NodeKind::tensor;
-  node.index = known;
-  const Ref ref = add(std::move(node));
-  const auto place = static_cast<size_t>(known);
-  if (place >= born_tensors_.size()) born_tensors_.resize(std::max(place + 1, 2 * place));
-  if (born_tensors_[place] == 0) born_tensors_[place] = ref;
-  return ref;
 }
 
 }  // namespace smelt::bytecode

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "capture/bytecode/cpython/known_types.h"
+#include "capture/bytecode/account/needed_steps.h"
 #include "capture/bytecode/nodes/number_ops.h"
 #include "capture/bytecode/nodes/paths.h"
 #include "capture/bytecode/nodes/program_numbers.h"
@@ -13,102 +13,6 @@
 
 namespace smelt::bytecode {
 namespace {
-
-bool is_made(const Node& node) {
-  return node.kind == NodeKind::result || node.kind == NodeKind::tensor;
-}
-
-// The input that a step changes: a method of a builtin type changes nothing but its object.
-size_t changed_by(const Step& step) {
-  if (step.kind != StepKind::call || step.inputs.size() < 2) return 0;
-  PyObject* callee = step.inputs[0].constant.get();
-  const bool is_method = callee != nullptr && (Py_TYPE(callee) == &PyMethodDescr_Type ||
-                                               Py_TYPE(callee) == &PyWrapperDescr_Type);
-  return is_method ? 1 : 0;
-}
-
-// torch._C._set_grad_enabled(False) and the like, and torch.device.__enter__.
-bool is_switch(const Step& step) {
-  const auto is_function = [](PyObject* callee) {
-    return PyCFunction_Check(callee) || (Py_TYPE(callee) == &PyMethodDescr_Type &&
-                                         PyDescr_TYPE(callee) == known_type(KnownType::device));
-  };
-  return step.kind == StepKind::call && step.inputs[0].ref == 0 &&
-         is_function(step.inputs[0].constant.get()) &&
-         std::ranges::all_of(step.inputs, [](const Operand& input) { return input.ref == 0; });
-}
-
-// Marks what is needed, starting from the exit and from changes to objects that existed before. An
-// object that is needed needs the step that makes it and all that change it.
-class Liveness {
- public:
-  Liveness(const std::vector<Node>& nodes, const std::vector<Step>& steps)
-      : nodes_(nodes),
-        steps_(steps),
-        live_(steps.size()),
-        seen_(nodes.size()),
-        makers_(nodes.size(), kNone),
-        last_changers_(nodes.size(), kNone),
-        earlier_changers_(steps.size(), kNone) {
-    for (size_t i = 0; i < steps.size(); ++i) {
-      if (steps[i].result != 0) makers_[steps[i].result] = i;
-      // What is done to an object's __dict__ is done to the object.
-      const bool is_view = steps[i].kind == StepKind::instance_dict;
-      if ((steps[i].effect || is_view) && !steps[i].inputs.empty()) {
-        const Ref changed = steps[i].inputs[changed_by(steps[i])].ref;
-        earlier_changers_[i] = std::exchange(last_changers_[changed], i);
-      }
-    }
-  }
-
-  void run(const Exit& exit) {
-    for (size_t i = 0; i < steps_.size(); ++i)
-      if (steps_[i].effect && !changes_made_object(steps_[i])) keep(i);
-    need(exit.value);
-    for (const Operand& slot : exit.slots) need(slot);
-    while (!todo_.empty()) {
-      const Ref ref = todo_.back();
-      todo_.pop_back();
-      if (makers_[ref] != kNone) keep(makers_[ref]);
-      if (!is_made(nodes_[ref])) continue;
-      for (size_t i = last_changers_[ref]; i != kNone; i = earlier_changers_[i]) keep(i);
-    }
-  }
-
-  bool is_live(size_t step) const { return live_[step]; }
-
- private:
-  static constexpr size_t kNone = ~size_t{0};
-
-  bool changes_made_object(const Step& step) const {
-    if (step.inputs.empty()) return false;
-    const size_t at = changed_by(step);
-    const Node& changed = nodes_[step.inputs[at].ref];
-    return step.kind == StepKind::call ? at == 1 && changed.kind == NodeKind::result
-                                       : is_made(changed);
-  }
-
-  void keep(size_t step) {
-    if (live_[step]) return;
-    live_[step] = true;
-    for (const Operand& input : steps_[step].inputs) need(input);
-    if (steps_[step].kind == StepKind::instance_dict) need({steps_[step].result, {}});
-  }
-
-  void need(const Operand& operand) {
-    if (operand.ref == 0 || seen_[operand.ref]) return;
-    seen_[operand.ref] = true;
-    todo_.push_back(operand.ref);
-  }
-
-  const std::vector<Node>& nodes_;
-  const std::vector<Step>& steps_;
-  std::vector<bool> live_, seen_;
-  std::vector<Ref> todo_;
-  std::vector<size_t> makers_;            // by ref: the step that makes it
-  std::vector<size_t> last_changers_;     // by ref: the last step that changes it
-  std::vector<size_t> earlier_changers_;  // by step: the one before it that changes the same object
-};
 
 // Then it has more to it than what it was made from.
 bool has_been_raised(PyObject* exception) {
@@ -226,46 +130,6 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   return result;
 }
 
-// Whether a step changes what was there before the first `nodes` of the account.
-bool Trace::is_change(const Step& step, Ref nodes) const {
-  if (!step.effect || is_switch(step)) return false;
-  const Ref target = step.inputs.empty() ? 0 : step.inputs[changed_by(step)].ref;
-  return target < std::max<Ref>(nodes, 1) || !is_made(nodes_[target]);
-}
-
-bool Trace::has_changed(Mark since) const {
-  return active() && std::any_of(steps_.begin() + static_cast<ptrdiff_t>(since.steps), steps_.end(),
-                                 [&](const Step& step) { return is_change(step, since.nodes); });
-}
-
-namespace {
-
-// ContextVar.set(value), reset(token) of a token that the trace has: which of these are open at
-// present is known otherwise (StateSeen::context_values).
-bool is_of_context(const Step& step, const std::vector<Node>& nodes) {
-  constexpr size_t kInputs = 3;  // the method, the variable, the value or token
-  PyObject* callee = step.kind == StepKind::call && step.inputs.size() == kInputs
-                         ? step.inputs[0].constant.get()
-                         : nullptr;
-  if (callee == nullptr || Py_TYPE(callee) != &PyMethodDescr_Type ||
-      PyDescr_TYPE(callee) != &PyContextVar_Type)
-    return false;
-  return PyUnicode_CompareWithASCIIString(PyDescr_NAME(callee), "set") == 0 ||
-         nodes[step.inputs[2].ref].kind == NodeKind::result;
-}
-
-}  // namespace
-
-bool Trace::has_pending_change() const {
-  return std::ranges::any_of(steps_, [&](const Step& step) {
-    if (is_of_context(step, nodes_)) return false;
-    const bool is_cached = step.kind == StepKind::call && step.inputs[0].ref != 0 &&
-                           !nodes_[step.inputs[0].ref].gone &&
-                           is_cached_function(nodes_[step.inputs[0].ref].object.get());
-    return !is_cached && is_change(step, 0);
-  });
-}
-
 // A cached call would make it without its traceback.
 bool Trace::needs_raised_exception(const Exit& exit) const {
   std::vector<Ref> raised;
@@ -275,19 +139,17 @@ bool Trace::needs_raised_exception(const Exit& exit) const {
       raised.push_back(tracked.ref);
   });
   if (raised.empty()) return false;
-  Liveness liveness(nodes_, steps_);
-  liveness.run(exit);
+  const std::vector<bool> needed = needed_steps(nodes_, steps_, exit);
   for (size_t i = 0; i < steps_.size(); ++i)
-    if (liveness.is_live(i) && std::ranges::count(raised, steps_[i].result) > 0) return true;
+    if (needed[i] && std::ranges::count(raised, steps_[i].result) > 0) return true;
   return false;
 }
 
 void Trace::drop_unneeded_steps(TraceResult& result) const {
-  Liveness liveness(result.nodes, result.steps);
-  liveness.run(result.exit);
+  const std::vector<bool> needed = needed_steps(result.nodes, result.steps, result.exit);
   std::vector<Step> kept;
   for (size_t i = 0; i < result.steps.size(); ++i)
-    if (liveness.is_live(i)) {
+    if (needed[i]) {
       kept.push_back(std::move(result.steps[i]));
       kept.back().switches = is_switch(kept.back());
     }

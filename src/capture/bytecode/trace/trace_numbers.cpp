@@ -1,27 +1,41 @@
-// Numbers that the tensor program reads from tensors (`.item()`), and what is computed from them:
-// no guard can know them, so the program computes them itself, gives those that Python needs, and
-// checks what the run depended on.
+#include "capture/bytecode/trace/trace_numbers.h"
+
 #include <algorithm>
-#include <string_view>
 
 #include "capture/bytecode/nodes/lazy_elements.h"
-#include "capture/bytecode/trace/trace.h"
+#include "capture/bytecode/nodes/number_ops.h"
+#include "capture/bytecode/nodes/paths.h"
 
 namespace smelt::bytecode {
-namespace {
 
-// Nothing that it is computed from is drawn or of floating point.
-bool is_steady(const std::vector<Node>& nodes, const TensorLog& log, Ref number) {
-  const Node& node = nodes[number];
-  if (!node.late) return true;
-  if (node.kind == NodeKind::number) return log.is_steady_number(node.index);
-  return is_steady(nodes, log, node.parent) &&
-         (node.second == 0 || is_steady(nodes, log, node.second));
+Ref TraceNumbers::scalar(ScalarOp op, int arg, Value a, Value b, PyObject* result) {
+  if (!active()) return 0;
+  if (a.ref == 0 && (b.object == nullptr || b.ref == 0)) return 0;
+  for (const Value& v : {a, b})
+    if (v.ref != 0 && nodes_[v.ref].kind == NodeKind::result) use(v);  // text of a tensor
+  if (!active()) return 0;
+  const bool late = is_late(a.ref) || is_late(b.ref);
+  if (late && !number_op(op, arg)) {
+    stop(BreakReason::data_dependent, "a number that was read from a tensor");
+    return 0;
+  }
+  if (late && !(prepare_operand(a) && (b.object == nullptr || prepare_operand(b)))) return 0;
+  const Ref made = add_scalar(op, arg, a, b, result, late);
+  const auto guard_operand = [&](Ref ref, PyObject* object) {
+    guard(ref, is_singleton(object) && !PyBool_Check(object) ? kGuardSame : kGuardType);
+  };
+  guard_operand(nodes_[made].parent, a.object);
+  if (b.object != nullptr) guard_operand(nodes_[made].second, b.object);
+  return made;
 }
 
-}  // namespace
+Ref TraceNumbers::scalar_call(PyObject* function, Value a, Value b, PyObject* result) {
+  const Ref ref = scalar(ScalarOp::call, call_arg(function), a, b, result);
+  if (ref != 0) nodes_[ref].key = Object::share(function);
+  return ref;
+}
 
-Ref Trace::number(PyObject* object, int32_t item) {
+Ref TraceNumbers::number(PyObject* object, int32_t item) {
   if (!active()) return 0;
   Node node;
   node.kind = NodeKind::number;
@@ -31,59 +45,8 @@ Ref Trace::number(PyObject* object, int32_t item) {
   return add(std::move(node));
 }
 
-bool Trace::may_guess_here(int most) {
-  if (!locate) return false;
-  Break here;
-  locate(here);
-  return ++guesses.at[{here.file, here.line}] <= most;
-}
-
-namespace {
-
-// Whether random numbers that the program reads decide about it.
-bool is_gamble(const std::vector<Node>& nodes, const TensorLog& log, Ref number) {
-  const Node& node = nodes[number];
-  if (!node.late) return false;
-  if (node.kind == NodeKind::number) return log.is_gambled_number(node.index);
-  return is_gamble(nodes, log, node.parent) ||
-         (node.second != 0 && is_gamble(nodes, log, node.second));
-}
-
-}  // namespace
-
-void Trace::expect(Ref number, bool truth) {
-  if (!backward.any && is_gamble(nodes_, *log_, number)) {
-    stop(BreakReason::data_dependent, "a branch on a random number");
-    return;
-  }
-  if (!guesses.are_allowed) {
-    stop(BreakReason::data_dependent, "a branch on a number that was read from a tensor");
-    return;
-  }
-  guesses.any = true;
-  log_->expect(number, nodes_[number].object.get(), truth);
-  check_log();
-}
-
-// A size, an index: the program expects it, if it is most often what it was.
-void Trace::expect_value(Ref number) {
-  if ((nodes_[number].asked & kGuardEqual) != 0) return;
-  constexpr int kMostGuesses = 100;  // at one line
-  const Object object = nodes_[number].object;
-  const bool is_whole = PyLong_CheckExact(object.get()) || PyBool_Check(object.get());
-  if (!guesses.are_allowed || !is_whole || !is_steady(nodes_, *log_, number) ||
-      !may_guess_here(kMostGuesses)) {
-    stop(BreakReason::data_dependent, "a number that was read from a tensor");
-    return;
-  }
-  nodes_[number].asked |= kGuardEqual;
-  const Ref is_same =
-      scalar(ScalarOp::compare, Py_EQ, {object.get(), number}, {object.get(), 0}, Py_True);
-  if (active()) expect(is_same, true);
-}
-
 // A number beside one that is late: the program is given it if it changes, else it is part of it.
-bool Trace::prepare_operand(Value v) {
+bool TraceNumbers::prepare_operand(Value v) {
   if (!PyBool_Check(v.object) && !(is_plain_number(v.object) && fits_scalar(v.object))) {
     stop(BreakReason::data_dependent, "a number that was read from a tensor");
     return false;
@@ -92,27 +55,29 @@ bool Trace::prepare_operand(Value v) {
   return active();
 }
 
-// -- gradients
+bool TraceNumbers::is_lazy_number(Value v) const { return v.ref != 0 && is_plain_number(v.object); }
 
-void Trace::set_grad(Value tensor, Value grad) {
-  if (!active()) return;
-  log_->set_grad(tensor.object, grad.object == nullptr ? Py_None : grad.object);
-  check_log();
-  note_grad(tensor);
+// -- run-time scalars
+
+bool TraceNumbers::is_runtime_scalar(Value v) const {
+  if (!active() || changing == nullptr || !is_plain_number(v.object)) return false;
+  v = value(v.object, v.ref);
+  return v.ref != 0 && fits_scalar(v.object) && (is_late(v.ref) || is_changing(v.ref));
 }
 
-// What the tensor had for a gradient before may be dropped by that.
-void Trace::note_grad(Value tensor) {
-  static PyObject* const name = PyUnicode_InternFromString("grad");
-  if (const LogValue value = log_->value_of(tensor.object); value >= 0)
-    backward.grads.insert(value);
-  if (const Ref old = paths_.find({NodeKind::attribute, ref_of(tensor.object), name, 0}))
-    let_go.note(nodes_[old].object.get());
+bool TraceNumbers::is_changing(Ref number) const {
+  return std::ranges::any_of(paths_behind(nodes_, number), [&](Ref ref) {
+    return nodes_[ref].kind == NodeKind::slot || nodes_[ref].kind == NodeKind::size ||
+           changed_numbers_.contains(ref) ||
+           (!changing->empty() && changing->contains(path_text(nodes_, ref, code.get())));
+  });
 }
 
-void Trace::add_grads(std::span<const Value> leaves) {
-  backward.any = true;
-  for (const Value& leaf : leaves) note_grad(leaf);
+// What a stored number was computed from will be another one in the next call, or so it seems:
+// self.n += 1.
+void TraceNumbers::note_changing(Ref stored) {
+  if (stored == 0 || nodes_[stored].kind != NodeKind::scalar) return;
+  for (const Ref ref : paths_behind(nodes_, stored)) changed_numbers_.insert(ref);
 }
 
 }  // namespace smelt::bytecode

@@ -1,6 +1,8 @@
 // Sizes that vary. A trace that depends on such a size says so by a guard on the size itself, or on
 // a relation between sizes; where it can't be said, all sizes are pinned, and the segment is for
 // these alone.
+#include "capture/bytecode/trace/trace_sizes.h"
+
 #include <opcode.h>
 
 #include <algorithm>
@@ -9,7 +11,6 @@
 #include "capture/bytecode/nodes/number_ops.h"
 #include "capture/bytecode/nodes/paths.h"
 #include "capture/bytecode/nodes/program_numbers.h"
-#include "capture/bytecode/trace/trace.h"
 #include "diagnostics/log.h"
 
 namespace smelt::bytecode {
@@ -36,14 +37,14 @@ int python_relation(Relation relation) {
 
 }  // namespace
 
-std::vector<int> Trace::varying_dims(Ref tensor) const {
+std::vector<int> TraceSizes::varying_dims(Ref tensor) const {
   if (sizes.dims == nullptr || !sizes.refusal.empty()) return {};
   return sizes.dims->of(nodes_[tensor].object.get(), path_text(nodes_, tensor, code.get()),
                         is_module_state(nodes_, tensor));
 }
 
 // Tensors in the slots are known already.
-void Trace::vary_sizes(const VaryingDims* dims) {
+void TraceSizes::vary_sizes(const VaryingDims* dims) {
   sizes.dims = dims;
   const std::vector<Ref> tensor_paths = tensor_paths_;
   for (const Ref ref : tensor_paths) {
@@ -56,7 +57,7 @@ void Trace::vary_sizes(const VaryingDims* dims) {
 
 // A size that is equal to another one now is taken to be so: then kernels can be shared. If it
 // turns out otherwise, the sizes at hand differ when that is traced.
-void Trace::vary(Ref tensor, std::span<const int> dims) {
+void TraceSizes::vary(Ref tensor, std::span<const int> dims) {
   PyObject* object = nodes_[tensor].object.get();
   const LogValue value = log_->value_of(object);
   SymbolicDims symbolic;
@@ -71,7 +72,7 @@ void Trace::vary(Ref tensor, std::span<const int> dims) {
     guard(tensor, kGuardTensor);
     const auto [known, is_new] = sizes.of_hint.try_emplace(size);
     if (is_new) {
-      if (sizes.symbols.empty()) start_sizes();
+      if (sizes.symbols.empty()) locate_guards();
       known->second = log_->add_size_symbol(size);
       sizes.symbols.push_back(ref);
       sizes.known.emplace(known->second.str(), ref);
@@ -87,7 +88,7 @@ void Trace::vary(Ref tensor, std::span<const int> dims) {
   sizes.inputs.emplace(value, std::move(symbolic));
 }
 
-void Trace::start_sizes() {
+void TraceSizes::locate_guards() {
   log_->set_size_locator([this] {
     if (!locate) return std::string();
     Break here;
@@ -98,7 +99,7 @@ void Trace::start_sizes() {
 
 // -- expressions
 
-Ref Trace::number_of(const Size& size) {
+Ref TraceSizes::number_of(const Size& size) {
   if (size.is_known()) return 0;
   if (const auto known = sizes.known.find(size.str()); known != sizes.known.end())
     return known->second;
@@ -159,7 +160,7 @@ Ref Trace::number_of(const Size& size) {
   return sum->ref;
 }
 
-std::optional<Size> Trace::size_in(const std::vector<Node>& nodes, Ref number) const {
+std::optional<Size> TraceSizes::size_in(const std::vector<Node>& nodes, Ref number) const {
   if (number == 0) return std::nullopt;
   if (const auto known = sizes.of_ref.find(number); known != sizes.of_ref.end())
     return known->second;
@@ -189,14 +190,14 @@ std::optional<Size> Trace::size_in(const std::vector<Node>& nodes, Ref number) c
   }
 }
 
-bool Trace::is_size(Ref number) const {
+bool TraceSizes::is_size(Ref number) const {
   const std::optional<Size> size = sizes.any() ? size_in(nodes_, number) : std::nullopt;
   return size && !size->is_known();
 }
 
 // -- what ops make
 
-void Trace::follow_sizes() {
+void TraceSizes::follow_sizes() {
   if (!active() || !sizes.any()) return;
   std::string why;
   const bool ok = log_->follow_sizes([this](ScalarId id) { return size_in(nodes_, id); }, &why);
@@ -204,7 +205,7 @@ void Trace::follow_sizes() {
   take_size_guards();
 }
 
-Ref Trace::relation_of(const Guard& guard) {
+Ref TraceSizes::relation_of(const Guard& guard) {
   const auto side = [&](const Size& size) {
     const Object object = to_object(log_->hint(size));
     hold(object.get());
@@ -214,14 +215,14 @@ Ref Trace::relation_of(const Guard& guard) {
                     side(guard.right), Py_True);
 }
 
-void Trace::take_size_guards() {
+void TraceSizes::take_size_guards() {
   const std::vector<Guard>& relied = log_->size_guards();
   for (; sizes.guards < relied.size(); ++sizes.guards)
     guard(relation_of(relied[sizes.guards]), kGuardTruth, true);
 }
 
 // Symbols of which the program makes no use are not asked for.
-void Trace::describe_sizes(const TraceResult& result, ProgramRequest& wanted,
+void TraceSizes::describe_sizes(const TraceResult& result, ProgramRequest& wanted,
                            ProgramNumbers& numbers) {
   VaryingSizes& described = wanted.sizes;
   described.symbols = log_->size_symbols();
@@ -247,7 +248,7 @@ void Trace::describe_sizes(const TraceResult& result, ProgramRequest& wanted,
 }
 
 // What passes and kernels rely on beyond what the ops do.
-void Trace::guard_sizes_of_program(TraceResult& result) {
+void TraceSizes::guard_sizes_of_program(TraceResult& result) {
   nodes_ = std::move(result.nodes);
   for (const Guard& guard : result.program->size_guards()) {
     if (std::ranges::find(log_->size_guards(), guard) != log_->size_guards().end()) continue;
@@ -259,7 +260,7 @@ void Trace::guard_sizes_of_program(TraceResult& result) {
 }
 
 // Each is what it is from now on. Expressions stay: they are right, and say nothing new.
-void Trace::pin_sizes(const std::string& why) {
+void TraceSizes::pin_sizes(const std::string& why) {
   if (!sizes.any()) return;
   sizes.refusal = why.empty() ? "sizes can't be followed" : why;
   if (log_enabled(Log::recompiles)) smelt::log(Log::recompiles, "sizes are fixed: " + sizes.refusal);
@@ -267,14 +268,14 @@ void Trace::pin_sizes(const std::string& why) {
     if (nodes_[ref].kind == NodeKind::size) guard(ref, kGuardEqual);
 }
 
-void Trace::pin_sizes_of(PyObject* tensor) {
+void TraceSizes::pin_sizes_of(PyObject* tensor) {
   if (!sizes.any() || !active()) return;
   const int rank = tensors().rank_of(tensor);
   for (int dim = 0; dim < rank; ++dim)
     if (const Ref size = size_of(tensor, dim); size != 0) guard(size, kGuardEqual);
 }
 
-Ref Trace::size_of(PyObject* tensor, int dim) {
+Ref TraceSizes::size_of(PyObject* tensor, int dim) {
   if (!sizes.any() || !active()) return 0;
   const LogValue value = log_->value_of(tensor);
   if (value < 0) return 0;
@@ -288,7 +289,7 @@ Ref Trace::size_of(PyObject* tensor, int dim) {
   return number_of((*known)[static_cast<size_t>(dim)]);
 }
 
-bool Trace::varies(PyObject* tensor) {
+bool TraceSizes::varies(PyObject* tensor) {
   if (!sizes.any() || !active() || !tensors().is_tensor(tensor)) return false;
   const int rank = tensors().rank_of(tensor);
   for (int dim = 0; dim < rank; ++dim)

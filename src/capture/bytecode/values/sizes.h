@@ -1,4 +1,4 @@
-// What code asks about the sizes of tensors that vary (trace/varying.h): shapes whose elements are
+// What code asks about the sizes of tensors that vary (account/varying.h): shapes whose elements are
 // numbers like others, and indices that such numbers are part of.
 #pragma once
 

@@ -5,7 +5,10 @@
 
 #include <Python.h>
 
+#include <span>
 #include <vector>
+
+#include "capture/bytecode/nodes/node.h"
 
 namespace smelt::bytecode {
 
@@ -23,6 +26,9 @@ class LetGo {
   }
   // The same for all that an object has references to. `depth`: of what goes inside of what goes.
   void note_contents(PyObject* object, int depth = 0);
+
+  // A step is about to put something in the place of what is there, or to take that out.
+  void note_replaced(StepKind kind, std::span<const Value> inputs);
 
   size_t mark() const { return objects_.size(); }
   bool has_any(size_t since) const { return objects_.size() > since; }

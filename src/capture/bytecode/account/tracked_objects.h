@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "capture/bytecode/account/tracked.h"
 #include "capture/bytecode/nodes/flat_index.h"
-#include "capture/bytecode/trace/tracked.h"
 
 namespace smelt::bytecode {
 

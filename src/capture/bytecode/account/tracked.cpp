@@ -1,4 +1,4 @@
-#include "capture/bytecode/trace/tracked.h"
+#include "capture/bytecode/account/tracked.h"
 
 #include <functional>
 

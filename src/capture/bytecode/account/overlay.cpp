@@ -1,4 +1,4 @@
-#include "capture/bytecode/trace/overlay.h"
+#include "capture/bytecode/account/overlay.h"
 
 namespace smelt::bytecode {
 

@@ -1,18 +1,40 @@
-// Objects that the run makes, and its changes to them and to others: steps.
+#include "capture/bytecode/trace/trace_steps.h"
+
 #include <algorithm>
 
 #include "capture/bytecode/trace/boundary.h"
 #include "capture/bytecode/trace/stored_items.h"
-#include "capture/bytecode/trace/trace.h"
 
 namespace smelt::bytecode {
-// It can't be made again, or only when the segment ends: an iterator.
-bool Trace::is_passing(PyObject* object) const {
-  const Tracked* tracked = find(object);
-  return tracked != nullptr && (tracked->transient || (tracked->born && tracked->iterated.object));
+namespace {
+
+// Keys that are compared without running any code of the user's, and that equal no others.
+bool has_plain_keys(std::span<const Value> keys_and_values) {
+  for (size_t i = 0; i < keys_and_values.size(); i += 2)
+    if (!PyUnicode_CheckExact(keys_and_values[i].object)) return false;
+  return true;
 }
 
-Operand Trace::operand(Value v) {
+// What an iterator in C goes over, and the iterators in between, which let go of it at the end.
+Object parts_inside(PyObject* iterator) {
+  const visitproc visit = [](PyObject* part, void* list) {
+    auto* parts = static_cast<PyObject*>(list);
+    if (PyType_Check(part) || PyFunction_Check(part)) return 0;
+    if (PyList_Append(parts, part) < 0) PyErr_Clear();
+    return 0;
+  };
+  Object parts = Object::steal(PyList_New(0));
+  Py_TYPE(iterator)->tp_traverse(iterator, visit, parts.get());
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(parts.get()) && i < 16; ++i)
+    if (PyObject* part = PyList_GET_ITEM(parts.get(), i);
+        PyIter_Check(part) && !PyGen_CheckExact(part) && Py_TYPE(part)->tp_traverse != nullptr)
+      Py_TYPE(part)->tp_traverse(part, visit, parts.get());
+  return parts;
+}
+
+}  // namespace
+
+Operand TraceSteps::operand(Value v) {
   if (v.object == nullptr) return {};
   v = value(v.object, v.ref);
   if (is_passing(v.object) && PyUnicode_CheckExact(v.object)) use(v);
@@ -24,7 +46,7 @@ Operand Trace::operand(Value v) {
 
 // With `lazy`, atoms may stay what they will be in the call; else they are used and become
 // constants. A tuple from outside is the one that is there in the call, and not its equal.
-std::vector<Operand> Trace::operands(std::span<const Value> values, bool lazy) {
+std::vector<Operand> TraceSteps::operands(std::span<const Value> values, bool lazy) {
   std::vector<Operand> result;
   result.reserve(values.size());
   for (Value v : values) {
@@ -37,8 +59,58 @@ std::vector<Operand> Trace::operands(std::span<const Value> values, bool lazy) {
   return result;
 }
 
+std::vector<Operand> TraceSteps::elements(StepKind kind, std::span<const Value> values,
+                                          LazyElements& lazy) {
+  const bool is_map = kind == StepKind::build_map;
+  if (is_map && !has_plain_keys(values)) return operands(values, false);
+  std::vector<Operand> result;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Value v = values[i];
+    const bool is_key = is_map && i % 2 == 0;
+    const bool is_lazy = !is_key && is_lazy_number(v);
+    if (is_lazy) {
+      guard(v.ref, kGuardType);
+      result.push_back(operand(v));
+      ++lazy_elements_;
+    } else {
+      result.push_back(operands(values.subspan(i, 1), false)[0]);
+    }
+    if (is_map && !is_key)
+      lazy.set_value(values[i - 1].object, is_lazy ? v.ref : 0);
+    else if (is_lazy)
+      lazy.add_item(static_cast<Py_ssize_t>(i), v.ref);
+  }
+  return result;
+}
+
+void TraceSteps::append_lazy(Tracked& list, Ref number) {
+  guard(number, kGuardType);
+  list.lazy.add_item(PyList_GET_SIZE(list.object.get()), number);
+  ++lazy_elements_;
+}
+
+void TraceSteps::put_lazy(Tracked& dict, PyObject* key, Ref number) {
+  if (number != 0) {
+    guard(number, kGuardType);
+    ++lazy_elements_;
+  }
+  dict.lazy.set_value(key, number);
+}
+
+// A store under the key is seen by no reader of another one. In an object's __dict__ it would be
+// seen by those of the object's attributes, who do not ask the dict.
+bool TraceSteps::keeps_values_apart(PyObject* dict, Value key) const {
+  const Tracked* tracked = find(dict);
+  if (tracked == nullptr || !tracked->born || !PyDict_CheckExact(dict) ||
+      !PyUnicode_CheckExact(key.object))
+    return false;
+  const Node& node = nodes_[tracked->ref];
+  return node.kind != NodeKind::result ||
+         steps_[static_cast<size_t>(node.index)].kind != StepKind::instance_dict;
+}
+
 // True if one of them can't be made again; the others are settled then.
-bool Trace::settle_around_transient(std::span<const Value> values) {
+bool TraceSteps::settle_around_transient(std::span<const Value> values) {
   const bool found = std::ranges::any_of(
       values, [&](const Value& v) { return v.object != nullptr && is_passing(v.object); });
   if (!found) return false;
@@ -47,8 +119,27 @@ bool Trace::settle_around_transient(std::span<const Value> values) {
   return true;
 }
 
-Ref Trace::make(StepKind kind, std::span<const Value> inputs, PyObject* object, int arg,
-                PyObject* names) {
+void TraceSteps::transient(PyObject* object) {
+  if (!active()) return;
+  if (Tracked* known = find(object)) {
+    if (known->iterated.object != nullptr || known->transient) return;
+    known->transient = true;
+    if (known->born) transients_.push_back(object);
+    return;
+  }
+  Node node;
+  node.kind = NodeKind::result;
+  node.index = -1;
+  Tracked& tracked = track(object, add(std::move(node)), true);
+  tracked.transient = true;
+  const bool is_in_c = (Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0;
+  if (PyIter_Check(object) && is_in_c && !PyGen_CheckExact(object) && PyObject_IS_GC(object))
+    tracked.keeps = parts_inside(object);
+  transients_.push_back(object);
+}
+
+Ref TraceSteps::make(StepKind kind, std::span<const Value> inputs, PyObject* object, int arg,
+                     PyObject* names) {
   if (!active()) return 0;
   const bool is_cell = kind == StepKind::new_cell;
   if (settle_around_transient(inputs)) {  // what has one in it can't be made again either
@@ -84,27 +175,27 @@ Ref Trace::make(StepKind kind, std::span<const Value> inputs, PyObject* object, 
   return ref;
 }
 
-void Trace::note_dict_change(Tracked& dict, Value key, Ref ref) {
+void TraceSteps::note_dict_change(Tracked& dict, Value key, Ref ref) {
   if (dict.born || dict.known) return;
   if (!dict.keys_before) dict.keys_before = keys_of(dict.object.get());
   store(dict.overlay, key.object, ref);
 }
 
-bool Trace::keeps_elements_apart(PyObject* list) const {
+bool TraceSteps::keeps_elements_apart(PyObject* list) const {
   const Tracked* tracked = find(list);
   return PyList_CheckExact(list) && tracked != nullptr && !tracked->born && !tracked->known &&
          tracked->length == PyList_GET_SIZE(list);
 }
 
 // A field of an object from outside (__slots__) is what was written from now on.
-void Trace::note_field_change(Tracked& object, PyObject* name, Ref ref) {
+void TraceSteps::note_field_change(Tracked& object, PyObject* name, Ref ref) {
   store(object.overlay, name, ref);
 }
 
-void Trace::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObject* names) {
+void TraceSteps::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObject* names) {
   if (!active()) return;
   const Value target = inputs[0];
-  note_replaced(kind, inputs);
+  let_go.note_replaced(kind, inputs);
   if (kind != StepKind::call) parent_ref(target);
   Tracked* tracked = find(target.object);
   const bool lazy = tracked != nullptr && (!tracked->born || kind == StepKind::set_cell);
@@ -153,40 +244,14 @@ void Trace::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObje
   note_act();
 }
 
-void Trace::effect_call(std::span<const Value> callee_and_arguments, PyObject* names) {
+void TraceSteps::effect_call(std::span<const Value> callee_and_arguments, PyObject* names) {
   effect(StepKind::call, callee_and_arguments, 0, names);
 }
 
-Ref Trace::make_by_effect(std::span<const Value> callee_and_arguments, PyObject* object) {
+Ref TraceSteps::make_by_effect(std::span<const Value> callee_and_arguments, PyObject* object) {
   const Ref ref = make(StepKind::call, callee_and_arguments, object);
   if (ref != 0) steps_.back().effect = true;
   return ref;
-}
-
-void Trace::own(Value container) {
-  if (!active()) return;
-  const Ref ref = parent_ref(container);
-  Tracked* tracked = find(container.object);
-  if (tracked != nullptr) settle_elements(*tracked);
-  if (tracked == nullptr || tracked->born || tracked->known) return;
-  PyObject* object = container.object;
-  if (PyList_Check(object)) {
-    use_elements(container);
-  } else if (PyAnySet_Check(object)) {
-    if (!is_constant_set(object)) {
-      stop(BreakReason::mutation, "a set of objects");
-      return;
-    }
-    nodes_[ref].keys = elements_of(object);
-    guard(ref, kGuardType | kGuardSet);
-  } else if (PyDict_Check(object)) {
-    use_elements(container);
-  } else {
-    stop(BreakReason::mutation, Py_TYPE(object)->tp_name);
-    return;
-  }
-  tracked = find(container.object);  // the table may have grown
-  tracked->known = true;
 }
 
 }  // namespace smelt::bytecode

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/settings.h"
+#include "capture/bytecode/account/overlay.h"
 #include "capture/bytecode/nodes/lazy_elements.h"
 #include "capture/bytecode/nodes/node.h"
-#include "capture/bytecode/trace/overlay.h"
 
 namespace smelt::bytecode {
 

@@ -235,7 +235,8 @@ class Chooser {
         want_(want),
         options_(options),
         is_stage_(is_stage),
-        program_(log, interface) {}
+        plain_(plain_log(log)),
+        program_(log, plain_, interface) {}
 
   std::shared_ptr<const TracedProgram> choose() {
     std::string refusal;
@@ -252,7 +253,7 @@ class Chooser {
 
  private:
   Decision compile(std::shared_ptr<const TracedProgram>& made) {
-    plain_ = plain_log(log_, LogDetail::types);
+    add_types(plain_, log_);
     // zero_grad() before a forward whose backward comes later. Hooks see in which order gradients
     // come, which one node for all of them does not keep.
     clears_only_ =
@@ -371,8 +372,8 @@ class Chooser {
   const WantedProgram want_;
   const CompileOptions& options_;
   const bool is_stage_;
+  CallLog plain_;  // the log as plain data
   LogProgram program_;
-  CallLog plain_;                    // the log as plain data
   bool clears_only_ = false;         // gradients, before a forward that takes part in autograd
   bool tracked_ = false;             // its results take part in autograd
   bool shares_ = false;              // two outputs share memory

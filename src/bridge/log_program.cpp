@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "bridge/machine/linked_program.h"
 #include "capture/log/grad_ops.h"
-#include "capture/log/plain_log.h"
 #include "diagnostics/counters.h"
 #include "log/liveness.h"
 
@@ -37,9 +36,11 @@ std::string describe(const LoggedTensor& value) {
 }
 
 // Tests: its text says all of it.
-void check_text(const CallLog& log) {
-  log.verify();
-  SMELT_CHECK(CallLog::parse(log.str()) == log, "the text of a log is not complete");
+void check_text(CallLog plain, const OpLog& log) {
+  add_types(plain, log);
+  add_literals(plain, log);
+  plain.verify();
+  SMELT_CHECK(CallLog::parse(plain.str()) == plain, "the text of a log is not complete");
 }
 
 }  // namespace
@@ -49,7 +50,7 @@ int32_t LogProgram::number_of(ScalarId id) const {
   return found == number_of_.end() ? -1 : found->second;
 }
 
-LogProgram::LogProgram(const OpLog& log, const Interface& interface)
+LogProgram::LogProgram(const OpLog& log, const CallLog& plain, const Interface& interface)
     : scalars_(interface.scalars.begin(), interface.scalars.end()),
       numbers_(interface.numbers.begin(), interface.numbers.end()),
       ambients_(log.ambients()),
@@ -68,8 +69,7 @@ LogProgram::LogProgram(const OpLog& log, const Interface& interface)
     inputs_.push_back(reg(value));
     input_texts_.push_back(describe(log.values()[value]));
   }
-  const CallLog plain = plain_log(log, LogDetail::calls);
-  if (LinkedProgram::check_types) check_text(plain_log(log));
+  if (LinkedProgram::check_types) check_text(plain, log);
   Liveness live = find_live(plain, outputs, numbers_, wanted_numbers_);
   live_ = std::move(live.calls);
   for (uint32_t number = 0; number < numbers_.size(); ++number)

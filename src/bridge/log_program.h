@@ -25,6 +25,7 @@
 #include "bridge/run_outcome.h"
 #include "capture/dispatch/shapes.h"
 #include "capture/log/op_log.h"
+#include "capture/log/plain_log.h"
 
 namespace smelt {
 
@@ -44,8 +45,10 @@ class LogProgram {
     std::span<const ScalarId> wanted_numbers;
     const VaryingSizes* sizes = nullptr;  // of these inputs and scalars; nullptr: none vary
   };
-  // Ops that nobody needs are left out.
-  LogProgram(const OpLog& log, const Interface& interface);
+  // Ops that nobody needs are left out. `plain`: the log as plain data.
+  LogProgram(const OpLog& log, const CallLog& plain, const Interface& interface);
+  LogProgram(const OpLog& log, const Interface& interface)
+      : LogProgram(log, plain_log(log), interface) {}
   LogProgram(const OpLog& log, std::span<const LogValue> inputs, std::span<const LogValue> outputs)
       : LogProgram(log, Interface{inputs, outputs, {}, {}, {}, {}}) {}
 

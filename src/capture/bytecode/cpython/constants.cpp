@@ -117,7 +117,7 @@ bool is_fixed(PyObject* object) {
       type == &PyMethod_Type || type == &PyCell_Type)
     return false;
   if (type == &PyFunction_Type || type == &PyModule_Type || type == &PyType_Type) return true;
-  if (PyCFunction_Check(object)) {
+  if (type == &PyCFunction_Type || type == &PyCMethod_Type) {  // there are no others
     // A builtin bound to an object (list.append) is as that object is.
     PyObject* self = PyCFunction_GET_SELF(object);
     return self == nullptr || PyModule_Check(self) || PyType_Check(self) ||

@@ -27,24 +27,10 @@ namespace {
 constexpr size_t kMostBytecodes = 3'000'000;
 constexpr size_t kMostOps = 100'000;
 
-// The exception being handled in the innermost context, nullptr if none is.
-PyObject* handled_exception(PyThreadState* thread) {
-  PyObject* value = thread->exc_info->exc_value;
-  return value == Py_None ? nullptr : value;
-}
-
 // Then it has more to it than what it was made from.
 bool has_been_raised(PyObject* exception) {
   const auto* base = reinterpret_cast<PyBaseExceptionObject*>(exception);
   return base->traceback != nullptr || base->context != nullptr || base->cause != nullptr;
-}
-
-// A number in the exception table: six bits per byte, the seventh says that there is more.
-const uint8_t* read_number(const uint8_t* at, int* number) {
-  int value = *at & 63;
-  while (*at & 64) value = value << 6 | (*++at & 63);
-  *number = value;
-  return at + 1;
 }
 
 // Adds the frame to those that the trace follows.
@@ -65,34 +51,6 @@ class FollowedFrame {
 };
 
 }  // namespace
-
-Instructions instructions_of(PyCodeObject* code) {
-  Object bytes = Object::steal(PyCode_GetCode(code));  // the code keeps it
-  if (!bytes) {
-    PyErr_Clear();
-    return {};
-  }
-  return {reinterpret_cast<const uint8_t*>(PyBytes_AS_STRING(bytes.get())),
-          static_cast<int>(PyBytes_GET_SIZE(bytes.get()) / 2)};
-}
-
-Interpreter::Interpreter(PyThreadState* thread, Frame frame, Trace* trace, bool is_root,
-                         std::vector<Ref> refs)
-    : thread_(thread),
-      frame_(frame),
-      trace_(trace),
-      is_root_(is_root),
-      code_(frame.code()),
-      slots_(frame.slots()),
-      locals_(frame.locals()),
-      refs_(std::move(refs)) {
-  const Instructions instructions = instructions_of(code_);
-  SMELT_CHECK(instructions.bytes != nullptr, "code without instructions");
-  bytes_ = instructions.bytes;
-  units_ = instructions.units;
-  if (trace_ != nullptr) refs_.resize(locals_ + code_->co_stacksize + 1);
-  if (is_root_ && trace_ != nullptr) handled_at_start_ = Object::share(handled_exception(thread_));
-}
 
 FrameOutcome Interpreter::run(bool throwing, int limit) {
   const FrameLink link(thread_, frame_);
@@ -259,7 +217,7 @@ void Interpreter::checkpoint() {
     return object != nullptr && PyExceptionInstance_Check(object) && has_been_raised(object) &&
            trace_->is_born(object);
   };
-  if (handled_exception(thread_) == handled_at_start_.get() &&
+  if (handled_exception() == handled_at_start_.get() &&
       std::none_of(slots_, slots_ + count, was_raised)) {
     trace_->checkpoint(start_, depth_, {slots_, count}, {refs_.data(), count});
   }
@@ -308,15 +266,7 @@ void Interpreter::check_length() {
   }
 }
 
-void Interpreter::stop(BreakReason reason, std::string detail) {
-  if (trace_ != nullptr) trace_->stop(reason, std::move(detail));
-}
-
 // -- exceptions
-
-std::optional<Interpreter::Handler> Interpreter::handler_at(int unit) const {
-  return handler_in(code_, unit);
-}
 
 // Whether to close a generator is to run code: its own `finally`, or that of what it delegates to.
 bool Interpreter::closing_runs_code(PyObject* generator) {
@@ -337,23 +287,6 @@ bool Interpreter::closing_runs_code(PyObject* generator) {
   if (PyGen_CheckExact(inner.get())) return closing_runs_code(inner.get());
   return (Py_TYPE(inner.get())->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 ||
          PyObject_HasAttrString(inner.get(), "close") != 0;
-}
-
-std::optional<Interpreter::Handler> Interpreter::handler_in(PyCodeObject* code, int unit) {
-  PyObject* table = code->co_exceptiontable;
-  const auto* at = reinterpret_cast<const uint8_t*>(PyBytes_AS_STRING(table));
-  const uint8_t* end = at + PyBytes_GET_SIZE(table);
-  while (at < end) {
-    int start, size, target, depth_and_lasti;
-    at = read_number(at, &start);
-    at = read_number(at, &size);
-    at = read_number(at, &target);
-    at = read_number(at, &depth_and_lasti);
-    if (start > unit) break;
-    if (unit < start + size)
-      return Handler{target, depth_and_lasti >> 1, (depth_and_lasti & 1) != 0};
-  }
-  return std::nullopt;
 }
 
 // Goes to the handler of the error that is set; false if the frame has none. A traceback entry for
@@ -396,69 +329,9 @@ void Interpreter::add_traceback() {
 
 // -- the stack
 
-PyObject* Interpreter::local_name(int index) const {
-  return PyTuple_GET_ITEM(code_->co_localsplusnames, index);
-}
-
-std::vector<Value> Interpreter::top_values(int count) const {
-  std::vector<Value> values;
-  values.reserve(static_cast<size_t>(count));
-  for (int i = count; i > 0; --i) values.push_back(peek(i));
-  return values;
-}
-
-void Interpreter::set(int slot, PyObject* object, Ref ref) {
-  slots_[slot] = object;
-  if (!refs_.empty()) refs_[slot] = ref;
-}
-
-void Interpreter::push(PyObject* object, Ref ref) { set(locals_ + depth_++, object, ref); }
-
-PyObject* Interpreter::pop() {
-  const int slot = locals_ + --depth_;
-  PyObject* object = slots_[slot];
-  set(slot, nullptr, 0);
-  return object;
-}
-
-void Interpreter::drop(int count) {
-  for (int i = 0; i < count; ++i) let_go(pop());
-}
-
-void Interpreter::let_go(PyObject* object) {
-  if (trace_ != nullptr) trace_->let_go.note(object);
-  Py_XDECREF(object);
-}
-
-// A cached call drops what was in the root's variables when the segment ends, where nobody may see
-// that it is late.
-void Interpreter::let_go_of_variable(PyObject* object) {
-  if (object != nullptr && is_root_ && live() != nullptr) live()->depend_on_finaliser(object);
-  let_go(object);
-}
-
 void Interpreter::let_go_of_frame() {
   if (live() == nullptr) return;
   for (int i = 0; i < locals_ + depth_; ++i) trace_->let_go.note(slots_[i]);
-}
-
-Interpreter::Flow Interpreter::replace(int inputs, Result result) {
-  if (result.object == nullptr) return Flow::error;
-  drop(inputs);
-  push(result);
-  return Flow::next;
-}
-
-Interpreter::Flow Interpreter::done(int inputs, bool ok) {
-  if (!ok) return Flow::error;
-  drop(inputs);
-  return Flow::next;
-}
-
-Interpreter::Flow Interpreter::jump(int by) {
-  next_ += by;
-  turns_ += by < 0;
-  return Flow::next;
 }
 
 }  // namespace smelt::bytecode

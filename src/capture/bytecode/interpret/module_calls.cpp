@@ -10,7 +10,7 @@
 
 #include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/interpret/follow.h"
-#include "capture/bytecode/interpret/interpreter.h"
+#include "capture/bytecode/interpret/instruction_handlers.h"
 #include "capture/bytecode/values/module_state.h"
 
 namespace smelt::bytecode {
@@ -153,7 +153,7 @@ bool is_not_compiled(Trace& trace, Value self) {
 }  // namespace
 
 // torch._C._get_tracing_state() gives None.
-bool Interpreter::is_scripting() {
+bool InstructionHandlers::is_scripting() {
   static PyObject *torch = intern("torch"), *native = intern("_C"),
                   *function = intern("_get_tracing_state");
   if (trace_->state.asked_tracing_state) return false;
@@ -173,7 +173,7 @@ bool Interpreter::is_scripting() {
 
 // At the start of a frame. Flow::next with the frame as it was: nothing of the kind. Else what the
 // function would do last, the call, has been done.
-Interpreter::Flow Interpreter::call_module() {
+InstructionHandlers::Flow InstructionHandlers::call_module() {
   static PyObject *inner = intern("_call_impl"), *forward = intern("forward");
   const ModuleCode& known = module_code();
   const bool is_outer = code_ == known.outer;

@@ -1,20 +1,20 @@
 // CPython 3.11's instructions.
 #include <opcode.h>
 
-#include "capture/bytecode/interpret/interpreter.h"
+#include "capture/bytecode/interpret/instruction_handlers.h"
 
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
 
 namespace smelt::bytecode {
 
-bool Interpreter::supports_this_python() { return true; }
+bool InstructionHandlers::supports_this_python() { return true; }
 
-bool Interpreter::take_prefix(int opcode, int argument) {
+bool InstructionHandlers::take_prefix(int opcode, int argument) {
   if (opcode == KW_NAMES) keyword_names_ = constant(argument);
   return opcode == KW_NAMES || opcode == PRECALL;
 }
 
-Interpreter::Flow Interpreter::execute(int opcode, int argument) {
+InstructionHandlers::Flow InstructionHandlers::execute(int opcode, int argument) {
   const int n = argument;
   switch (opcode) {
     case NOP:

@@ -1,7 +1,7 @@
 // CPython 3.12's instructions.
 #include <opcode.h>
 
-#include "capture/bytecode/interpret/interpreter.h"
+#include "capture/bytecode/interpret/instruction_handlers.h"
 
 #if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
 
@@ -13,14 +13,14 @@ enum Intrinsic1 { kStopIterationError = 3, kUnaryPositive = 5, kListToTuple = 6 
 
 }  // namespace
 
-bool Interpreter::supports_this_python() { return true; }
+bool InstructionHandlers::supports_this_python() { return true; }
 
-bool Interpreter::take_prefix(int opcode, int argument) {
+bool InstructionHandlers::take_prefix(int opcode, int argument) {
   if (opcode == KW_NAMES) keyword_names_ = constant(argument);
   return opcode == KW_NAMES;
 }
 
-Interpreter::Flow Interpreter::call_intrinsic(int intrinsic) {
+InstructionHandlers::Flow InstructionHandlers::call_intrinsic(int intrinsic) {
   switch (intrinsic) {
     case kStopIterationError: return stop_iteration_error();
     case kUnaryPositive: return unary_op(ScalarOp::unary_positive);
@@ -29,7 +29,7 @@ Interpreter::Flow Interpreter::call_intrinsic(int intrinsic) {
   }
 }
 
-Interpreter::Flow Interpreter::execute(int opcode, int argument) {
+InstructionHandlers::Flow InstructionHandlers::execute(int opcode, int argument) {
   const int n = argument;
   switch (opcode) {
     case NOP:

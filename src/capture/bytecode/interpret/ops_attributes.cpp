@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "capture/bytecode/interpret/interpreter.h"
+#include "capture/bytecode/interpret/instruction_handlers.h"
 #include "capture/bytecode/values/dynamic_tensors.h"
 
 namespace smelt::bytecode {
@@ -37,7 +37,7 @@ Object top_package(PyObject* name) {
 
 }  // namespace
 
-Interpreter::Flow Interpreter::load_attribute(int index) {
+InstructionHandlers::Flow InstructionHandlers::load_attribute(int index) {
   const Value object = peek(1);
   if (live() != nullptr && tensors().is_tensor(object.object) &&
       PyUnicode_CompareWithASCIIString(name(index), "shape") == 0) {
@@ -65,7 +65,7 @@ Interpreter::Flow Interpreter::load_attribute(int index) {
   return replace(1, get_attribute(trace_, object, name(index)));
 }
 
-Interpreter::Flow Interpreter::load_method(int index) {
+InstructionHandlers::Flow InstructionHandlers::load_method(int index) {
   Method method;
   if (!get_method(trace_, peek(1), name(index), &method)) return Flow::error;
   drop(1);
@@ -80,7 +80,8 @@ Interpreter::Flow Interpreter::load_method(int index) {
 }
 
 // On the stack: super, the class, self.
-Interpreter::Flow Interpreter::load_super_attribute(int index, bool as_method, bool two_arguments) {
+InstructionHandlers::Flow InstructionHandlers::load_super_attribute(int index, bool as_method,
+                                                                    bool two_arguments) {
   const Value callee = peek(3);
   std::vector<Value> arguments;
   // The real super() without arguments would take just these from the frame.
@@ -97,15 +98,15 @@ Interpreter::Flow Interpreter::load_super_attribute(int index, bool as_method, b
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::store_attribute(int index) {
+InstructionHandlers::Flow InstructionHandlers::store_attribute(int index) {
   return done(2, set_attribute(trace_, peek(1), name(index), peek(2)));
 }
 
-Interpreter::Flow Interpreter::delete_attribute(int index) {
+InstructionHandlers::Flow InstructionHandlers::delete_attribute(int index) {
   return done(1, set_attribute(trace_, peek(1), name(index), {}));
 }
 
-Interpreter::Flow Interpreter::load_build_class() {
+InstructionHandlers::Flow InstructionHandlers::load_build_class() {
   static PyObject* key = PyUnicode_InternFromString("__build_class__");
   Result found;
   found.object = Py_XNewRef(PyDict_GetItemWithError(frame_.builtins(), key));
@@ -122,8 +123,8 @@ Interpreter::Flow Interpreter::load_build_class() {
 
 // How a cached call finds the module that this import gave: in sys.modules, where it is from now
 // on. What loading it has done stays done.
-Ref Interpreter::account_for_import(PyObject* module, PyObject* key, PyObject* from_list,
-                                    long level) {
+Ref InstructionHandlers::account_for_import(PyObject* module, PyObject* key, PyObject* from_list,
+                                            long level) {
   PyObject* modules = PyImport_GetModuleDict();
   const auto read = [&](PyObject* full_name, PyObject* expected) -> Ref {
     PyObject* found = full_name ? PyDict_GetItemWithError(modules, full_name) : nullptr;
@@ -147,7 +148,7 @@ Ref Interpreter::account_for_import(PyObject* module, PyObject* key, PyObject* f
 }
 
 // The import machinery is not followed.
-Interpreter::Flow Interpreter::import_name(int index) {
+InstructionHandlers::Flow InstructionHandlers::import_name(int index) {
   PyObject* key = name(index);
   PyObject* from_list = peek(1).object;
   PyObject* level = peek(2).object;
@@ -173,7 +174,7 @@ Interpreter::Flow Interpreter::import_name(int index) {
   return replace(2, module);
 }
 
-Interpreter::Flow Interpreter::import_from(int index) {
+InstructionHandlers::Flow InstructionHandlers::import_from(int index) {
   const Result found = get_attribute(trace_, peek(1), name(index));
   if (found.object == nullptr) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return Flow::error;

@@ -1,6 +1,6 @@
 // Calls, functions made, and with statements.
 #include "capture/bytecode/cpython/names.h"
-#include "capture/bytecode/interpret/interpreter.h"
+#include "capture/bytecode/interpret/instruction_handlers.h"
 #include "capture/bytecode/trace/boundary.h"
 
 namespace smelt::bytecode {
@@ -36,7 +36,7 @@ Result call_unpacked_plainly(PyObject* callee, PyObject* positional, PyObject* k
 
 // On the stack: either the callee and its first argument, or nothing and the callee; then the
 // arguments.
-Interpreter::Flow Interpreter::call_op(int count) {
+InstructionHandlers::Flow InstructionHandlers::call_op(int count) {
   const Value method = peek(count + 2);
   const bool has_self = method.object != nullptr;
   const Value callee = has_self ? method : peek(count + 1);
@@ -45,7 +45,7 @@ Interpreter::Flow Interpreter::call_op(int count) {
                  call(trace_, callee, top_values(has_self ? count + 1 : count), keywords));
 }
 
-Interpreter::Flow Interpreter::call_with_unpacking(bool has_keywords) {
+InstructionHandlers::Flow InstructionHandlers::call_with_unpacking(bool has_keywords) {
   const Value keywords = has_keywords ? peek(1) : Value{};
   const Value positional = peek(has_keywords ? 2 : 1);
   const int inputs = has_keywords ? 4 : 3;
@@ -58,7 +58,8 @@ Interpreter::Flow Interpreter::call_with_unpacking(bool has_keywords) {
   return replace(inputs, call_unpacked_plainly(callee.object, positional.object, keywords.object));
 }
 
-Result Interpreter::call_unpacked(Value callee, Value self, Value positional, Value keywords) {
+Result InstructionHandlers::call_unpacked(Value callee, Value self, Value positional,
+                                          Value keywords) {
   std::vector<Result> items;
   std::vector<Object> holders;
   const bool ok = unpack(trace_, positional, items, true);
@@ -89,7 +90,7 @@ Result Interpreter::call_unpacked(Value callee, Value self, Value positional, Va
 
 // On the stack, as the flags say: defaults (1), keyword-only defaults (2), annotations (4), closure
 // (8); the code.
-Interpreter::Flow Interpreter::make_function(int flags) {
+InstructionHandlers::Flow InstructionHandlers::make_function(int flags) {
   const Value code = peek(1);
   PyObject* object = PyFunction_New(code.object, frame_.globals());
   if (object == nullptr) return Flow::error;
@@ -117,7 +118,7 @@ Interpreter::Flow Interpreter::make_function(int flags) {
 
 // What the object's type has under the name, bound to the object; nullptr without an error if there
 // is nothing.
-bool Interpreter::special_method(Value object, PyObject* key, Result* bound) {
+bool InstructionHandlers::special_method(Value object, PyObject* key, Result* bound) {
   PyTypeObject* type = Py_TYPE(object.object);
   PyObject* found = _PyType_Lookup(type, key);
   if (found == nullptr) return true;
@@ -137,7 +138,7 @@ bool Interpreter::special_method(Value object, PyObject* key, Result* bound) {
   return bound->object != nullptr;
 }
 
-Interpreter::Flow Interpreter::before_with() {
+InstructionHandlers::Flow InstructionHandlers::before_with() {
   const Value manager = peek(1);
   const char* type = Py_TYPE(manager.object)->tp_name;
   Result enter, exit;
@@ -165,7 +166,7 @@ Interpreter::Flow Interpreter::before_with() {
 
 // On the stack: __exit__, the unit that raised, the exception that was handled before, the one that
 // is now.
-Interpreter::Flow Interpreter::with_except_start() {
+InstructionHandlers::Flow InstructionHandlers::with_except_start() {
   const Value exit = peek(4), exception = peek(1);
   const Object traceback = Object::steal(PyException_GetTraceback(exception.object));
   if (live() != nullptr) live()->guard_type(exception);  // its type is an argument

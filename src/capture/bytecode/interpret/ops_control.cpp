@@ -4,17 +4,17 @@
 #include <algorithm>
 
 #include "capture/bytecode/interpret/follow.h"
-#include "capture/bytecode/interpret/interpreter.h"
+#include "capture/bytecode/interpret/instruction_handlers.h"
 
 namespace smelt::bytecode {
 
-Interpreter::Flow Interpreter::copy(int from_top) {
+InstructionHandlers::Flow InstructionHandlers::copy(int from_top) {
   const Value value = peek(from_top);
   push(Py_XNewRef(value.object), value.ref);
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::swap(int from_top) {
+InstructionHandlers::Flow InstructionHandlers::swap(int from_top) {
   const Value top = peek(1), other = peek(from_top);
   set(locals_ + depth_ - 1, other.object, other.ref);
   set(locals_ + depth_ - from_top, top.object, top.ref);
@@ -24,14 +24,14 @@ Interpreter::Flow Interpreter::swap(int from_top) {
 // -- jumps
 
 // Only here can a loop be interrupted.
-Interpreter::Flow Interpreter::jump_backward(int by) {
+InstructionHandlers::Flow InstructionHandlers::jump_backward(int by) {
   next_ -= by;
   ++turns_;
   return PyErr_CheckSignals() < 0 ? Flow::error : Flow::next;
 }
 
 // Whether the code there raises an exception and does nothing else that shows.
-bool Interpreter::raises_at(int unit) const {
+bool InstructionHandlers::raises_at(int unit) const {
   constexpr int kMost = 64;
   for (const int end = std::min(unit + kMost, units_); unit < end; ++unit) {
     switch (bytes_[2 * unit]) {
@@ -69,21 +69,21 @@ bool Interpreter::raises_at(int unit) const {
 }
 
 // Of a branch on a tensor: the truth by which it is passed, if it is a check.
-std::optional<bool> Interpreter::passing_truth(bool condition, int by) const {
+std::optional<bool> InstructionHandlers::passing_truth(bool condition, int by) const {
   if (live() == nullptr || !tensors().is_tensor(peek(1).object)) return std::nullopt;
   const bool raises = raises_at(next_), raises_there = raises_at(next_ + by);
   if (raises == raises_there) return std::nullopt;
   return raises ? condition : !condition;
 }
 
-Interpreter::Flow Interpreter::jump_if(bool condition, int by) {
+InstructionHandlers::Flow InstructionHandlers::jump_if(bool condition, int by) {
   const int is_true = truth(trace_, peek(1), passing_truth(condition, by));
   if (is_true < 0) return Flow::error;
   drop(1);
   return jump((is_true != 0) == condition ? by : 0);
 }
 
-Interpreter::Flow Interpreter::jump_if_or_pop(bool condition, int by) {
+InstructionHandlers::Flow InstructionHandlers::jump_if_or_pop(bool condition, int by) {
   const int is_true = truth(trace_, peek(1));
   if (is_true < 0) return Flow::error;
   if ((is_true != 0) == condition) return jump(by);
@@ -91,7 +91,7 @@ Interpreter::Flow Interpreter::jump_if_or_pop(bool condition, int by) {
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::jump_if_none(bool condition, int by) {
+InstructionHandlers::Flow InstructionHandlers::jump_if_none(bool condition, int by) {
   const Result same = is_same(trace_, peek(1), {Py_None, 0}, false);
   if (same.object == nullptr) return Flow::error;
   const Object holder = Object::steal(same.object);
@@ -103,9 +103,11 @@ Interpreter::Flow Interpreter::jump_if_none(bool condition, int by) {
 
 // -- loops
 
-Interpreter::Flow Interpreter::get_iterator() { return replace(1, get_iter(trace_, peek(1))); }
+InstructionHandlers::Flow InstructionHandlers::get_iterator() {
+  return replace(1, get_iter(trace_, peek(1)));
+}
 
-Interpreter::Flow Interpreter::for_iter(int by) {
+InstructionHandlers::Flow InstructionHandlers::for_iter(int by) {
   const Result item = next(trace_, peek(1));
   if (item.object != nullptr) {
     push(item);
@@ -121,7 +123,7 @@ Interpreter::Flow Interpreter::for_iter(int by) {
 
 // -- generators
 
-Interpreter::Flow Interpreter::get_yield_from_iterator() {
+InstructionHandlers::Flow InstructionHandlers::get_yield_from_iterator() {
   PyObject* iterable = peek(1).object;
   if (PyCoro_CheckExact(iterable)) {
     if (code_->co_flags & (CO_COROUTINE | CO_ITERABLE_COROUTINE)) return Flow::next;
@@ -150,7 +152,7 @@ static PySendResult send_plainly(Trace* trace, Value receiver, Value sent, Resul
 }
 
 // `keep_receiver`: from 3.12 on it stays on the stack at the end, for END_SEND.
-Interpreter::Flow Interpreter::send(int by, bool keep_receiver) {
+InstructionHandlers::Flow InstructionHandlers::send(int by, bool keep_receiver) {
   const Value receiver = peek(2), sent = peek(1);
   Result result;
   PySendResult status = PYGEN_ERROR;
@@ -162,7 +164,7 @@ Interpreter::Flow Interpreter::send(int by, bool keep_receiver) {
   return jump(status == PYGEN_RETURN ? by : 0);
 }
 
-Interpreter::Flow Interpreter::end_send() {
+InstructionHandlers::Flow InstructionHandlers::end_send() {
   const Ref ref = peek(1).ref;
   PyObject* value = pop();
   drop(1);
@@ -170,19 +172,19 @@ Interpreter::Flow Interpreter::end_send() {
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::return_value() {
+InstructionHandlers::Flow InstructionHandlers::return_value() {
   value_ref_ = peek(1).ref;
   value_ = pop();
   return Flow::returned;
 }
 
 // CPython suspends the frame: it is sent to this instruction, with the value still on the stack.
-Interpreter::Flow Interpreter::yield_value() {
+InstructionHandlers::Flow InstructionHandlers::yield_value() {
   value_ref_ = peek(1).ref;
   return Flow::yielded;
 }
 
-Interpreter::Flow Interpreter::unsupported(const char* instruction) {
+InstructionHandlers::Flow InstructionHandlers::unsupported(const char* instruction) {
   stop(BreakReason::opcode, instruction);
   return Flow::redo;
 }

@@ -1,5 +1,5 @@
 // Raising and handling.
-#include "capture/bytecode/interpret/interpreter.h"
+#include "capture/bytecode/interpret/instruction_handlers.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -17,7 +17,7 @@ bool can_be_caught(PyObject* type) {
 // what other
 //    contexts handle does not matter here.
 
-Interpreter::Flow Interpreter::push_exc_info() {
+InstructionHandlers::Flow InstructionHandlers::push_exc_info() {
   const Value exception = peek(1);
   _PyErr_StackItem* context = thread_->exc_info;
   PyObject* previous = context->exc_value;
@@ -29,7 +29,7 @@ Interpreter::Flow Interpreter::push_exc_info() {
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::pop_except() {
+InstructionHandlers::Flow InstructionHandlers::pop_except() {
   _PyErr_StackItem* context = thread_->exc_info;
   // The end of a handler in which the trace began is not something that a cached call could repeat.
   if (is_root_ && handled_at_start_ && context->exc_value == handled_at_start_.get() &&
@@ -41,7 +41,7 @@ Interpreter::Flow Interpreter::pop_except() {
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::check_exception_match() {
+InstructionHandlers::Flow InstructionHandlers::check_exception_match() {
   const Value exception = peek(2), type = peek(1);
   if (!can_be_caught(type.object)) {
     PyErr_SetString(PyExc_TypeError,
@@ -61,7 +61,7 @@ Interpreter::Flow Interpreter::check_exception_match() {
 // -- raising
 
 // An exception, given itself or by its class; an error with the complaint for anything else.
-Result Interpreter::exception_from(Value value, const char* complaint) {
+Result InstructionHandlers::exception_from(Value value, const char* complaint) {
   if (PyExceptionInstance_Check(value.object)) return {Py_NewRef(value.object), value.ref};
   if (!PyExceptionClass_Check(value.object)) {
     PyErr_SetString(PyExc_TypeError, complaint);
@@ -71,7 +71,7 @@ Result Interpreter::exception_from(Value value, const char* complaint) {
 }
 
 // raise, raise x, raise x from y
-Interpreter::Flow Interpreter::raise(int count) {
+InstructionHandlers::Flow InstructionHandlers::raise(int count) {
   if (count == 0) {
     Object handled = Object::steal(PyErr_GetHandledException());
     if (!handled || handled.get() == Py_None) {
@@ -109,7 +109,7 @@ Interpreter::Flow Interpreter::raise(int count) {
 
 // Raises what is on the stack again. Below it, at `distance` if that is not 0, lies the unit that
 // raised it first.
-Interpreter::Flow Interpreter::reraise(int distance) {
+InstructionHandlers::Flow InstructionHandlers::reraise(int distance) {
   const Value exception = peek(1);
   if (distance != 0) lasti_ = static_cast<int>(PyLong_AsLong(peek(1 + distance).object));
   frame_.set_running(lasti_);
@@ -123,7 +123,7 @@ Interpreter::Flow Interpreter::reraise(int distance) {
 
 // A generator that this one delegates to ended while an exception was thrown into it. On the stack:
 // it, what was sent last, the exception.
-Interpreter::Flow Interpreter::cleanup_throw() {
+InstructionHandlers::Flow InstructionHandlers::cleanup_throw() {
   const Value exception = peek(1);
   if (PyErr_GivenExceptionMatches(exception.object, PyExc_StopIteration)) {
     stop(BreakReason::generator, "one that is thrown into");
@@ -143,7 +143,7 @@ Interpreter::Flow Interpreter::cleanup_throw() {
 }
 
 // 3.12: a StopIteration must not leave a generator.
-Interpreter::Flow Interpreter::stop_iteration_error() {
+InstructionHandlers::Flow InstructionHandlers::stop_iteration_error() {
   PyObject* exception = peek(1).object;
   if (!PyErr_GivenExceptionMatches(exception, PyExc_StopIteration)) return Flow::next;
   const Object message = Object::steal(PyUnicode_FromString("generator raised StopIteration"));

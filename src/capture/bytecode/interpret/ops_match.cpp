@@ -1,5 +1,5 @@
 // match statements.
-#include "capture/bytecode/interpret/interpreter.h"
+#include "capture/bytecode/interpret/instruction_handlers.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -30,7 +30,7 @@ bool add_once(PyObject* seen, PyObject* element, PyObject* error, const char* fo
 
 }  // namespace
 
-Interpreter::Flow Interpreter::get_length() {
+InstructionHandlers::Flow InstructionHandlers::get_length() {
   static PyObject* len = builtin("len");
   const Value subject = peek(1);
   const Result length = call(trace_, {len, 0}, {&subject, 1}, nullptr);
@@ -40,7 +40,7 @@ Interpreter::Flow Interpreter::get_length() {
 }
 
 // Whether the subject's type says that it is a mapping, or a sequence.
-Interpreter::Flow Interpreter::match_flag(unsigned long flag) {
+InstructionHandlers::Flow InstructionHandlers::match_flag(unsigned long flag) {
   const Value subject = peek(1);
   if (live() != nullptr) live()->guard_type(subject);
   push(PyBool_FromLong((Py_TYPE(subject.object)->tp_flags & flag) != 0), 0);
@@ -48,7 +48,7 @@ Interpreter::Flow Interpreter::match_flag(unsigned long flag) {
 }
 
 // On the stack: the subject, a tuple of keys. Adds the tuple of their values, or None.
-Interpreter::Flow Interpreter::match_keys() {
+InstructionHandlers::Flow InstructionHandlers::match_keys() {
   const Value subject = peek(2);
   PyObject* keys = peek(1).object;
   if (!PyDict_CheckExact(subject.object)) return unsupported("MATCH_KEYS");
@@ -81,7 +81,7 @@ Interpreter::Flow Interpreter::match_keys() {
   return Flow::next;
 }
 
-int Interpreter::is_instance(Value subject, Value type) {
+int InstructionHandlers::is_instance(Value subject, Value type) {
   static PyObject* isinstance = builtin("isinstance");
   const Value arguments[] = {subject, type};
   const Result result = call(trace_, {isinstance, 0}, arguments, nullptr);
@@ -92,7 +92,7 @@ int Interpreter::is_instance(Value subject, Value type) {
 
 // On the stack: the subject, a class, a tuple of attribute names. Replaces them by the tuple of the
 // attributes, or None.
-Interpreter::Flow Interpreter::match_class(int positional) {
+InstructionHandlers::Flow InstructionHandlers::match_class(int positional) {
   const Value subject = peek(3), type = peek(2);
   PyObject* keywords = peek(1).object;
   if (!PyType_Check(type.object)) {
@@ -117,8 +117,9 @@ Interpreter::Flow Interpreter::match_class(int positional) {
 }
 
 // False with an error set.
-bool Interpreter::match_attributes(Value subject, Value type, int positional, PyObject* keywords,
-                                   bool* matched, std::vector<Result>& found) {
+bool InstructionHandlers::match_attributes(Value subject, Value type, int positional,
+                                           PyObject* keywords, bool* matched,
+                                           std::vector<Result>& found) {
   static PyObject* match_args = PyUnicode_InternFromString("__match_args__");
   const char* type_name = reinterpret_cast<PyTypeObject*>(type.object)->tp_name;
   const Object seen = Object::steal(PySet_New(nullptr));
@@ -166,8 +167,9 @@ bool Interpreter::match_attributes(Value subject, Value type, int positional, Py
   return true;
 }
 
-bool Interpreter::match_attribute(Value subject, Value type, PyObject* attribute, PyObject* seen,
-                                  bool* matched, std::vector<Result>& found) {
+bool InstructionHandlers::match_attribute(Value subject, Value type, PyObject* attribute,
+                                          PyObject* seen, bool* matched,
+                                          std::vector<Result>& found) {
   if (!add_once(seen, attribute, PyExc_TypeError, "%s() got multiple sub-patterns for attribute %R",
                 reinterpret_cast<PyTypeObject*>(type.object)->tp_name))
     return false;

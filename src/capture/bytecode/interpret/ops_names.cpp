@@ -1,5 +1,5 @@
 // Locals, cells, globals, and the names of class bodies.
-#include "capture/bytecode/interpret/interpreter.h"
+#include "capture/bytecode/interpret/instruction_handlers.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -15,7 +15,7 @@ void raise_name_error(PyObject* type, const char* format, PyObject* name) {
 
 }  // namespace
 
-Interpreter::Flow Interpreter::unbound(int slot) {
+InstructionHandlers::Flow InstructionHandlers::unbound(int slot) {
   const bool is_free = slot >= locals_ - code_->co_nfreevars;
   if (is_free)
     raise_name_error(PyExc_NameError,
@@ -29,19 +29,19 @@ Interpreter::Flow Interpreter::unbound(int slot) {
   return Flow::error;
 }
 
-Interpreter::Flow Interpreter::undefined(PyObject* key) {
+InstructionHandlers::Flow InstructionHandlers::undefined(PyObject* key) {
   raise_name_error(PyExc_NameError, "name '%U' is not defined", key);
   return Flow::error;
 }
 
 // -- locals
 
-Interpreter::Flow Interpreter::load_const(int index) {
+InstructionHandlers::Flow InstructionHandlers::load_const(int index) {
   push(Py_NewRef(constant(index)), 0);
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::load_fast(int index) {
+InstructionHandlers::Flow InstructionHandlers::load_fast(int index) {
   const Value value = at(index);
   if (value.object == nullptr) return unbound(index);
   push(Py_NewRef(value.object), value.ref);
@@ -49,14 +49,14 @@ Interpreter::Flow Interpreter::load_fast(int index) {
 }
 
 // A comprehension's variable hides a local, which may be unset.
-Interpreter::Flow Interpreter::load_fast_and_clear(int index) {
+InstructionHandlers::Flow InstructionHandlers::load_fast_and_clear(int index) {
   const Value value = at(index);
   set(index, nullptr, 0);
   push(value.object, value.ref);
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::store_fast(int index) {
+InstructionHandlers::Flow InstructionHandlers::store_fast(int index) {
   const Value value = peek(1);
   PyObject* old = slots_[index];
   pop();
@@ -65,7 +65,7 @@ Interpreter::Flow Interpreter::store_fast(int index) {
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::delete_fast(int index) {
+InstructionHandlers::Flow InstructionHandlers::delete_fast(int index) {
   PyObject* old = slots_[index];
   if (old == nullptr) return unbound(index);
   set(index, nullptr, 0);
@@ -76,7 +76,7 @@ Interpreter::Flow Interpreter::delete_fast(int index) {
 // -- globals
 
 // A new reference, or nullptr without an error if there is no such name. False: an error is set.
-bool Interpreter::find_global(PyObject* key, Result* result) {
+bool InstructionHandlers::find_global(PyObject* key, Result* result) {
   const Value places[] = {{frame_.globals(), 0}, {frame_.builtins(), 0}};
   for (const Value place : places) {
     if (!PyDict_CheckExact(place.object)) {  // exec() with a mapping of the user's
@@ -100,7 +100,7 @@ bool Interpreter::find_global(PyObject* key, Result* result) {
   return true;
 }
 
-Interpreter::Flow Interpreter::load_global(int index, bool push_null) {
+InstructionHandlers::Flow InstructionHandlers::load_global(int index, bool push_null) {
   Result found;
   if (!find_global(name(index), &found)) return Flow::error;
   if (found.object == nullptr) return undefined(name(index));
@@ -109,11 +109,11 @@ Interpreter::Flow Interpreter::load_global(int index, bool push_null) {
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::store_global(int index) {
+InstructionHandlers::Flow InstructionHandlers::store_global(int index) {
   return done(1, set_item(trace_, {frame_.globals(), 0}, {name(index), 0}, peek(1)));
 }
 
-Interpreter::Flow Interpreter::delete_global(int index) {
+InstructionHandlers::Flow InstructionHandlers::delete_global(int index) {
   PyObject* key = name(index);
   const int known = PyDict_Contains(frame_.globals(), key);
   if (known == 0) return undefined(key);
@@ -124,7 +124,7 @@ Interpreter::Flow Interpreter::delete_global(int index) {
 // -- class bodies and modules, which CPython runs by itself in all but odd cases: done, but not
 // accounted for
 
-bool Interpreter::find_in_namespace(PyObject* dict, PyObject* key, PyObject** found) {
+bool InstructionHandlers::find_in_namespace(PyObject* dict, PyObject* key, PyObject** found) {
   *found = PyObject_GetItem(dict, key);
   if (*found != nullptr) return true;
   if (!PyErr_ExceptionMatches(PyExc_KeyError)) return false;
@@ -132,7 +132,7 @@ bool Interpreter::find_in_namespace(PyObject* dict, PyObject* key, PyObject** fo
   return true;
 }
 
-Interpreter::Flow Interpreter::load_name(int index) {
+InstructionHandlers::Flow InstructionHandlers::load_name(int index) {
   stop(BreakReason::opcode, "LOAD_NAME");
   if (frame_.names() == nullptr) {
     PyErr_Format(PyExc_SystemError, "no locals when loading %R", name(index));
@@ -146,7 +146,7 @@ Interpreter::Flow Interpreter::load_name(int index) {
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::store_name(int index) {
+InstructionHandlers::Flow InstructionHandlers::store_name(int index) {
   stop(BreakReason::opcode, "STORE_NAME");
   if (frame_.names() == nullptr) {
     PyErr_Format(PyExc_SystemError, "no locals found when storing %R", name(index));
@@ -155,7 +155,7 @@ Interpreter::Flow Interpreter::store_name(int index) {
   return done(1, PyObject_SetItem(frame_.names(), name(index), peek(1).object) == 0);
 }
 
-Interpreter::Flow Interpreter::delete_name(int index) {
+InstructionHandlers::Flow InstructionHandlers::delete_name(int index) {
   stop(BreakReason::opcode, "DELETE_NAME");
   if (frame_.names() == nullptr) {
     PyErr_Format(PyExc_SystemError, "no locals when deleting %R", name(index));
@@ -165,7 +165,7 @@ Interpreter::Flow Interpreter::delete_name(int index) {
   return undefined(name(index));
 }
 
-Interpreter::Flow Interpreter::load_locals() {
+InstructionHandlers::Flow InstructionHandlers::load_locals() {
   stop(BreakReason::opcode, "LOAD_LOCALS");
   if (frame_.names() == nullptr) {
     PyErr_SetString(PyExc_SystemError, "no locals");
@@ -175,7 +175,7 @@ Interpreter::Flow Interpreter::load_locals() {
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::load_from_dict_or_globals(int index) {
+InstructionHandlers::Flow InstructionHandlers::load_from_dict_or_globals(int index) {
   stop(BreakReason::opcode, "LOAD_FROM_DICT_OR_GLOBALS");
   Result found;
   if (!find_in_namespace(peek(1).object, name(index), &found.object)) return Flow::error;
@@ -184,7 +184,8 @@ Interpreter::Flow Interpreter::load_from_dict_or_globals(int index) {
   return replace(1, found);
 }
 
-Interpreter::Flow Interpreter::load_from_dict_or_cell(PyObject* dict, int slot, int inputs) {
+InstructionHandlers::Flow InstructionHandlers::load_from_dict_or_cell(PyObject* dict, int slot,
+                                                                      int inputs) {
   stop(BreakReason::opcode, "LOAD_CLASSDEREF");
   Result found;
   if (!find_in_namespace(dict, local_name(slot), &found.object)) return Flow::error;
@@ -193,13 +194,13 @@ Interpreter::Flow Interpreter::load_from_dict_or_cell(PyObject* dict, int slot, 
   return replace(inputs, found);
 }
 
-Interpreter::Flow Interpreter::load_class_cell(int slot) {
+InstructionHandlers::Flow InstructionHandlers::load_class_cell(int slot) {
   return load_from_dict_or_cell(frame_.names(), slot, 0);
 }
 
 // -- cells
 
-Interpreter::Flow Interpreter::make_cell(int slot) {
+InstructionHandlers::Flow InstructionHandlers::make_cell(int slot) {
   const Value initial = at(slot);
   PyObject* cell = PyCell_New(initial.object);
   if (cell == nullptr) return Flow::error;
@@ -209,7 +210,7 @@ Interpreter::Flow Interpreter::make_cell(int slot) {
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::copy_free_vars(int count) {
+InstructionHandlers::Flow InstructionHandlers::copy_free_vars(int count) {
   auto* function = reinterpret_cast<PyObject*>(frame_.function());
   PyObject* closure = PyFunction_GET_CLOSURE(function);
   for (int i = 0; i < count; ++i) {
@@ -223,14 +224,14 @@ Interpreter::Flow Interpreter::copy_free_vars(int count) {
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::load_closure(int slot) {
+InstructionHandlers::Flow InstructionHandlers::load_closure(int slot) {
   const Value cell = at(slot);
   if (cell.object == nullptr) return unbound(slot);
   push(Py_NewRef(cell.object), cell.ref);
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::load_cell(int slot) {
+InstructionHandlers::Flow InstructionHandlers::load_cell(int slot) {
   const Value cell = at(slot);
   PyObject* object = PyCell_GET(cell.object);
   if (object == nullptr) {
@@ -244,7 +245,7 @@ Interpreter::Flow Interpreter::load_cell(int slot) {
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::store_cell(int slot) {
+InstructionHandlers::Flow InstructionHandlers::store_cell(int slot) {
   const Value inputs[] = {at(slot), peek(1)};
   if (live() != nullptr) live()->effect(StepKind::set_cell, inputs);
   PyObject* old = PyCell_GET(inputs[0].object);
@@ -253,7 +254,7 @@ Interpreter::Flow Interpreter::store_cell(int slot) {
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::delete_cell(int slot) {
+InstructionHandlers::Flow InstructionHandlers::delete_cell(int slot) {
   const Value inputs[] = {at(slot), {}};
   PyObject* old = PyCell_GET(inputs[0].object);
   if (old == nullptr) return unbound(slot);

@@ -1,22 +1,22 @@
 // Operators, items, and the building and taking apart of containers.
-#include "capture/bytecode/interpret/interpreter.h"
+#include "capture/bytecode/interpret/instruction_handlers.h"
 #include "capture/bytecode/values/sizes.h"
 
 namespace smelt::bytecode {
 
-Interpreter::Flow Interpreter::binary_op(int op) {
+InstructionHandlers::Flow InstructionHandlers::binary_op(int op) {
   return replace(2, binary(trace_, op, peek(2), peek(1)));
 }
 
-Interpreter::Flow Interpreter::compare_op(int op) {
+InstructionHandlers::Flow InstructionHandlers::compare_op(int op) {
   return replace(2, compare(trace_, op, peek(2), peek(1)));
 }
 
-Interpreter::Flow Interpreter::unary_op(ScalarOp op) {
+InstructionHandlers::Flow InstructionHandlers::unary_op(ScalarOp op) {
   return replace(1, unary(trace_, op, peek(1)));
 }
 
-Interpreter::Flow Interpreter::unary_not() {
+InstructionHandlers::Flow InstructionHandlers::unary_not() {
   // A number stays what it will be in each call.
   if (PyObject* object = peek(1).object;
       PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyBool_Check(object))
@@ -26,27 +26,27 @@ Interpreter::Flow Interpreter::unary_not() {
   return replace(1, {PyBool_FromLong(!is_true), 0});
 }
 
-Interpreter::Flow Interpreter::is_op(bool negate) {
+InstructionHandlers::Flow InstructionHandlers::is_op(bool negate) {
   return replace(2, is_same(trace_, peek(2), peek(1), negate));
 }
 
-Interpreter::Flow Interpreter::contains_op(bool negate) {
+InstructionHandlers::Flow InstructionHandlers::contains_op(bool negate) {
   return replace(2, contains(trace_, peek(1), peek(2), negate));
 }
 
-Interpreter::Flow Interpreter::subscript() {
+InstructionHandlers::Flow InstructionHandlers::subscript() {
   return replace(2, get_item(trace_, peek(2), peek(1)));
 }
 
-Interpreter::Flow Interpreter::store_subscript() {
+InstructionHandlers::Flow InstructionHandlers::store_subscript() {
   return done(3, set_item(trace_, peek(2), peek(1), peek(3)));
 }
 
-Interpreter::Flow Interpreter::delete_subscript() {
+InstructionHandlers::Flow InstructionHandlers::delete_subscript() {
   return done(2, delete_item(trace_, peek(2), peek(1)));
 }
 
-Interpreter::Flow Interpreter::binary_slice() {
+InstructionHandlers::Flow InstructionHandlers::binary_slice() {
   const std::vector<Value> bounds = top_values(2);
   const Result slice = build_slice(trace_, bounds);
   if (slice.object == nullptr) return Flow::error;
@@ -54,7 +54,7 @@ Interpreter::Flow Interpreter::binary_slice() {
   return replace(3, get_item(trace_, peek(3), {slice.object, slice.ref}));
 }
 
-Interpreter::Flow Interpreter::store_slice() {
+InstructionHandlers::Flow InstructionHandlers::store_slice() {
   const std::vector<Value> bounds = top_values(2);
   const Result slice = build_slice(trace_, bounds);
   if (slice.object == nullptr) return Flow::error;
@@ -64,12 +64,13 @@ Interpreter::Flow Interpreter::store_slice() {
 
 // -- building
 
-Interpreter::Flow Interpreter::build(Result (*operation)(Trace*, std::span<const Value>),
-                                     int inputs) {
+InstructionHandlers::Flow InstructionHandlers::build(Result (*operation)(Trace*,
+                                                                         std::span<const Value>),
+                                                     int inputs) {
   return replace(inputs, operation(trace_, top_values(inputs)));
 }
 
-Interpreter::Flow Interpreter::build_const_key_map(int count) {
+InstructionHandlers::Flow InstructionHandlers::build_const_key_map(int count) {
   PyObject* keys = peek(1).object;
   std::vector<Value> items;
   for (int i = 0; i < count; ++i) {
@@ -79,7 +80,8 @@ Interpreter::Flow Interpreter::build_const_key_map(int count) {
   return replace(count + 1, build_map(trace_, items));
 }
 
-Interpreter::Flow Interpreter::extend(bool (*operation)(Trace*, Value, Value), int distance) {
+InstructionHandlers::Flow InstructionHandlers::extend(bool (*operation)(Trace*, Value, Value),
+                                                      int distance) {
   const bool ok = operation(trace_, peek(distance + 1), peek(1));
   PyObject* iterable = peek(1).object;
   if (!ok && operation == &list_extend && PyErr_ExceptionMatches(PyExc_TypeError) &&
@@ -89,18 +91,20 @@ Interpreter::Flow Interpreter::extend(bool (*operation)(Trace*, Value, Value), i
   return done(1, ok);
 }
 
-Interpreter::Flow Interpreter::map_add(int distance) {
+InstructionHandlers::Flow InstructionHandlers::map_add(int distance) {
   return done(2, set_item(trace_, peek(distance + 2), peek(2), peek(1)));
 }
 
 // The callee, for the error message, lies below the dict and the positional arguments.
-Interpreter::Flow Interpreter::merge_keywords(int distance) {
+InstructionHandlers::Flow InstructionHandlers::merge_keywords(int distance) {
   return done(1, dict_merge(trace_, peek(distance + 1), peek(1), peek(distance + 3).object));
 }
 
-Interpreter::Flow Interpreter::to_tuple() { return replace(1, list_to_tuple(trace_, peek(1))); }
+InstructionHandlers::Flow InstructionHandlers::to_tuple() {
+  return replace(1, list_to_tuple(trace_, peek(1)));
+}
 
-Interpreter::Flow Interpreter::format_value(int flags) {
+InstructionHandlers::Flow InstructionHandlers::format_value(int flags) {
   const bool has_spec = (flags & 4) != 0;
   const Value spec = has_spec ? peek(1) : Value{};
   const int inputs = has_spec ? 2 : 1;
@@ -111,8 +115,8 @@ Interpreter::Flow Interpreter::format_value(int flags) {
 
 // At least `count` elements of the iterable; without a rest, one more than that at most, as there
 // may be no end to them.
-bool Interpreter::take_items(Value iterable, int count, bool with_rest,
-                             std::vector<Result>& items) {
+bool InstructionHandlers::take_items(Value iterable, int count, bool with_rest,
+                                     std::vector<Result>& items) {
   PyTypeObject* type = Py_TYPE(iterable.object);
   if (type->tp_iter == nullptr && !PySequence_Check(iterable.object)) {
     PyErr_Format(PyExc_TypeError, "cannot unpack non-iterable %.200s object", type->tp_name);
@@ -131,7 +135,7 @@ bool Interpreter::take_items(Value iterable, int count, bool with_rest,
   return true;
 }
 
-Interpreter::Flow Interpreter::unpack_sequence(int count) {
+InstructionHandlers::Flow InstructionHandlers::unpack_sequence(int count) {
   std::vector<Result> items;
   bool ok = take_items(peek(1), count, false, items);
   const int found = static_cast<int>(items.size());
@@ -152,7 +156,7 @@ Interpreter::Flow Interpreter::unpack_sequence(int count) {
   return Flow::next;
 }
 
-Interpreter::Flow Interpreter::unpack_with_rest(int before, int after) {
+InstructionHandlers::Flow InstructionHandlers::unpack_with_rest(int before, int after) {
   std::vector<Result> items;
   bool ok = take_items(peek(1), before + after, true, items);
   const int found = static_cast<int>(items.size());

@@ -127,7 +127,7 @@ void TraceGuards::expect_value(Ref number) {
     return;
   }
   nodes_[number].asked |= kGuardEqual;
-  if (!fits_scalar(object.get())) {
+  if (!PyBool_Check(object.get()) && !fits_scalar(object.get())) {
     stop(BreakReason::data_dependent, "a number that was read from a tensor");
     return;
   }

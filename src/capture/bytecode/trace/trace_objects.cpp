@@ -4,22 +4,18 @@
 
 namespace smelt::bytecode {
 
-Tracked* TraceObjects::find(PyObject* object) { return objects_.find(object); }
+TraceObjects::TraceObjects() {
+  constexpr size_t kMany = 256;  // a small model has about so many
+  nodes_.reserve(kMany);
+  nodes_.resize(1);
+}
 
-const Tracked* TraceObjects::find(PyObject* object) const { return objects_.find(object); }
-
-Ref TraceObjects::born_tensor(PyObject* object) const {
+Ref TraceObjects::find_born(PyObject* object) const {
   if (!tensors().is_tensor(object)) return 0;
   const LogValue value = log_->value_of(object);
   return value < 0 || static_cast<size_t>(value) >= born_tensors_.size()
              ? 0
              : born_tensors_[static_cast<size_t>(value)];
-}
-
-Ref TraceObjects::ref_of(PyObject* object) const {
-  if (object == Py_None || Py_TYPE(object) == &PyLong_Type) return 0;  // never tracked
-  const Tracked* tracked = find(object);
-  return tracked == nullptr ? born_tensor(object) : tracked->ref;
 }
 
 bool TraceObjects::is_tracked(PyObject* object) const { return ref_of(object) != 0; }

@@ -16,7 +16,11 @@ namespace smelt::bytecode {
 class TraceObjects : public StoppableLog {
  public:
   // The node of a tracked object; 0 for others (and for what is unknown).
-  Ref ref_of(PyObject* object) const;
+  Ref ref_of(PyObject* object) const {
+    if (object == Py_None || Py_TYPE(object) == &PyLong_Type) return 0;  // never tracked
+    const Tracked* tracked = find(object);
+    return tracked == nullptr ? born_tensor(object) : tracked->ref;
+  }
   bool is_tracked(PyObject* object) const;
   bool is_born(PyObject* object) const;  // made by this trace, tensors included
   // A value with its ref: the tracked object's, else `ref`.
@@ -32,13 +36,15 @@ class TraceObjects : public StoppableLog {
   LetGo let_go;  // what the program may have dropped
 
  protected:
-  TraceObjects() : nodes_(1) {}
+  TraceObjects();
   ~TraceObjects() = default;
 
-  Tracked* find(PyObject* object);
-  const Tracked* find(PyObject* object) const;
+  Tracked* find(PyObject* object) { return objects_.find(object); }
+  const Tracked* find(PyObject* object) const { return objects_.find(object); }
   // Tensors that ops made are known by their value in the log, which does not keep them alive.
-  Ref born_tensor(PyObject* object) const;
+  Ref born_tensor(PyObject* object) const {
+    return born_tensors_.empty() || is_no_tensor(object) ? 0 : find_born(object);
+  }
   bool is_path(Ref ref) const;
   // It can't be made again, or only when the segment ends: an iterator.
   bool is_passing(PyObject* object) const;
@@ -55,6 +61,17 @@ class TraceObjects : public StoppableLog {
   FlatIndex<PathKey, PathHash> paths_;  // to refs
   std::vector<Ref> born_tensors_;       // by value of the log; 0: it is none
   std::vector<Object> held_;
+
+ private:
+  // By its type alone: no class has both bases.
+  static bool is_no_tensor(PyObject* object) {
+    constexpr unsigned long kOthers = Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS |
+                                      Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_BYTES_SUBCLASS |
+                                      Py_TPFLAGS_UNICODE_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS |
+                                      Py_TPFLAGS_BASE_EXC_SUBCLASS | Py_TPFLAGS_TYPE_SUBCLASS;
+    return (Py_TYPE(object)->tp_flags & kOthers) != 0;
+  }
+  Ref find_born(PyObject* object) const;
 };
 
 }  // namespace smelt::bytecode

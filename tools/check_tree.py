@@ -25,9 +25,9 @@ UNFINISHED = {'util', 'utils', 'helper', 'helpers', 'common', 'misc', 'manager'}
 OPS_FOLDER = 'src/ops/'
 PASSES_FOLDER = 'src/passes/'
 PATTERN_PASSES = (
-    'align_products', 'decompose', 'fold_constants', 'fold_into_weights', 'fuse_activations', 'fuse_sums', 'layout_twins',
-    'let_go_unread', 'loose_extremes', 'narrow_saved', 'pack_convolutions', 'pack_products', 'put_channels_last',
-    'simplify_views', 'split_joint')  # fmt: skip
+    'align_products', 'compute_before_views', 'decompose', 'fold_constants', 'fold_into_weights', 'fuse_activations',
+    'fuse_sums', 'layout_twins', 'let_go_unread', 'loose_extremes', 'narrow_saved', 'pack_convolutions', 'pack_products',
+    'put_channels_last', 'simplify_views', 'split_joint')  # fmt: skip
 OP_NAME = re.compile(r'"(?:aten|prims|mkldnn|onednn|mkl|quantized|torchvision)::')
 # The text of an op's name, compared with something in quotes.
 OP_TEXT = r'\b(?:op_?|name)(?:\.|->)(?:str|name)\(\)|schema\(\)\.name\(\)'

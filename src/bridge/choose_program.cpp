@@ -1,5 +1,7 @@
 #include "bridge/choose_program.h"
 
+#include <ATen/Context.h>
+
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -327,6 +329,7 @@ class Chooser {
     CompileOptions options = options_;
     options.schedule.backends = backends_of(want_);
     options.has_symbol_values = true;
+    options.schedule.any_order = !at::globalContext().deterministicAlgorithms();
     if (tracked_ || program_.has_grads()) options.frozen.clear();  // an optimizer changes weights
     return options;
   }

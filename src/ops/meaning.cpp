@@ -44,6 +44,7 @@ std::vector<Meaning> collect() {
                       reduce_decompositions,
                       vector_decompositions,
                       softmax_decompositions,
+                      embedding_bag_decompositions,
                       loss_decompositions,
                       class_loss_decompositions,
                       foreach_decompositions,

@@ -4,9 +4,9 @@
 //
 // - Of a result with such rows the matrix is padded: the product has a few more columns, and its
 //   readers see a part of it.
-// - An operand that a kernel computes is written with rows further apart.
-// - Where such rows are what is added up, the last few products, fewer than 16 bytes hold, are
-// added
+// - An operand that a kernel computes is written with rows further apart; another one is copied, if
+//   the product reads each element often enough.
+// - Where such rows are what is added up, the last few products, fewer than 16 bytes hold, are added
 //   by a kernel.
 //
 // Stands behind decompose: which nodes kernels compute is known then.
@@ -50,6 +50,8 @@ class Alignment {
   // False: there is nothing to do, or it can't be done; the graph is of no use then.
   bool run() {
     find_operands();
+    for (const Input& input : graph_.inputs)
+      if (spread_[input.value]) spread(input.value);
     std::vector<Node> nodes = std::move(graph_.nodes);
     for (Node& node : nodes) {
       twins_.apply(node);
@@ -73,8 +75,12 @@ class Alignment {
            a.sizes[0].known() * a.sizes[1].known() * b.sizes[1].known() >= kLarge;
   }
 
+  // By a kernel, or a view of what one computes.
   bool is_computed(ValueId value) const {
     const NodeId maker = graph_.values[value].node;
+    if (maker >= 0 && graph_.nodes[maker].traits.view && graph_.nodes[maker].traits.is_pure())
+      return graph_.nodes[maker].args[0].is<Ref>() &&
+             is_computed(graph_.nodes[maker].args[0].get<Ref>().id);
     if (maker < 0 || !options_.has_kernels(graph_.type(value).device)) return false;
     const Node& node = graph_.nodes[maker];
     const Meaning* meaning = find_meaning(node.op);
@@ -82,7 +88,14 @@ class Alignment {
            can_lower(graph_, node);
   }
 
-  // The operands of large products that kernels write, with rows that are not aligned.
+  // Does the result of a large product get more columns, and the matrix with it?
+  bool is_padded(const Node& node) const {
+    const TensorType& made = graph_.type(node.results[0]);
+    return is_row_major_matrix(made) && missing(made.sizes[1], made.dtype) > 0 &&
+           made.sizes[0].known() >= kManyRows;
+  }
+
+  // The operands of large products that have rows which are not aligned, and get others.
   void find_operands() {
     spread_.resize(graph_.values.size());
     for (const Node& node : graph_.nodes) {
@@ -93,8 +106,10 @@ class Alignment {
             maker >= 0 && graph_.nodes[maker].op == kT)
           value = graph_.nodes[maker].args[0].get<Ref>().id;
         const TensorType& seen = graph_.type(value);
+        const int64_t uses =
+            i == 0 ? type(node.args[1]).sizes[1].known() : type(node.args[0]).sizes[0].known();
         if (is_row_major_matrix(seen) && missing(seen.sizes[1], seen.dtype) > 0 &&
-            is_computed(value))
+            ((uses >= kManyRows && !(i == 1 && is_padded(node))) || is_computed(value)))
           spread_[value] = true;
       }
     }
@@ -123,11 +138,10 @@ class Alignment {
 
   // A product with more columns in the place of this one.
   bool pad(const Node& node) {
-    if (!is_large_product(node)) return false;
+    if (!is_large_product(node) || !is_padded(node)) return false;
     const TensorType made = graph_.type(node.results[0]);
     const TensorType matrix = type(node.args[1]);
     const int64_t more = missing(made.sizes[1], made.dtype);
-    if (more == 0 || !is_row_major_matrix(made) || made.sizes[0].known() < kManyRows) return false;
     const bool transposed = matrix.strides[0].is(1);
     Arg rows = node.args[1];
     if (transposed) {

@@ -10,12 +10,13 @@
 // `unet_block`, peak bytes and microseconds on one thread: 1720320, 2208 in NCHW; 1355824, 2331.
 // The convolutions themselves take less time, the tiled kernels that transpose take more.
 //
-// On CUDA all convolutions of a net in half precision are chosen, if there are several: cuDNN
+// On CUDA all convolutions of a net are chosen, and their gradients, if there are several: cuDNN
 // computes with the channels last, and brings input, weights and result of each convolution into
 // that order and back (ResNet-50 of 32 images in bf16 on an H200: 580 of 2460 us).
 
 #include <algorithm>
 
+#include "graph/effects.h"
 #include "ops/meaning.h"
 #include "ops/rules/layout.h"
 #include "passes/passes.h"
@@ -116,50 +117,78 @@ class Choice {
   std::vector<bool> is_output_, chosen_;
 };
 
+// The operands of a convolution, or of its gradients: what it is computed of, and last the weights.
+std::vector<size_t> operands_of(const Node& node) {
+  return node.op == kConvolutionBackward ? std::vector<size_t>{0, 1, 2} : std::vector<size_t>{0, 1};
+}
+
+bool is_convolution(const Node& node) {
+  return node.op == kConvolution || node.op == kConvolutionBackward;
+}
+
 // The same on CUDA; empty if there are too few.
 std::vector<bool> choose_on_cuda(const Graph& graph) {
   constexpr int64_t kSeveral = 8;
   constexpr int64_t kFewChannels = 16;  // of a result
   std::vector<bool> chosen(graph.nodes.size());
   const auto is_plain = [](const TensorType& type) {
-    return type.rank() == 4 && type.device.is_cuda() &&
-           (type.dtype == DType::f16 || type.dtype == DType::bf16) && all_known(type.sizes) &&
+    const bool is_float =
+        type.dtype == DType::f16 || type.dtype == DType::bf16 || type.dtype == DType::f32;
+    return type.rank() == 4 && type.device.is_cuda() && is_float && all_known(type.sizes) &&
            type.strides == contiguous_strides(type.sizes) && !type.numel().is(0);
   };
   const auto is_point = [](const TensorType& type) {
     return type.sizes[2].is(1) && type.sizes[3].is(1);
   };
+  int64_t convolutions = 0;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
-    // Gradients have no rule for operands in several orders.
-    if (node.op == kConvolutionBackward) return {};
-    if (node.op != kConvolution || node.args[6] != Arg(false) || node.args[8] != Arg(Size(1)))
-      continue;
-    const TensorType& made = graph.type(node.results[0]);
-    chosen[i] = is_plain(graph.type(node.args[0].get<Ref>().id)) &&
-                is_plain(graph.type(node.args[1].get<Ref>().id)) && is_plain(made) &&
-                !is_point(graph.type(node.args[0].get<Ref>().id)) && !is_point(made) &&
+    if (!is_convolution(node)) continue;
+    const bool backward = node.op == kConvolutionBackward;
+    const size_t first = backward ? 1 : 0;
+    if (node.args[first + 6] != Arg(false) || node.args[first + 8] != Arg(Size(1))) continue;
+    const std::vector<size_t> operands = operands_of(node);
+    chosen[i] = std::ranges::all_of(
+        operands, [&](size_t k) { return is_plain(graph.type(node.args[k].get<Ref>().id)); });
+    if (!chosen[i]) continue;
+    const TensorType& from = graph.type(node.args[first].get<Ref>().id);
+    const TensorType& made =
+        graph.type(backward ? node.args[0].get<Ref>().id : node.results[0]);  // in the forward pass
+    chosen[i] = is_plain(made) && !is_point(from) && !is_point(made) &&
                 made.sizes[1].known() >= kFewChannels;
+    convolutions += chosen[i] && !backward;
   }
-  return std::ranges::count(chosen, true) < kSeveral ? std::vector<bool>() : chosen;
+  return convolutions < kSeveral ? std::vector<bool>() : chosen;
 }
 
 bool rewrite(Graph& graph, const std::vector<bool>& chosen) {
   std::vector<bool> moved(graph.values.size());
   for (size_t i = 0; i < chosen.size(); ++i)
-    if (chosen[i]) moved[graph.nodes[i].args[0].get<Ref>().id] = true;
+    if (chosen[i])
+      for (const size_t k : operands_of(graph.nodes[i]))
+        if (k != operands_of(graph.nodes[i]).back())
+          moved[graph.nodes[i].args[k].get<Ref>().id] = true;
   NodeWriter writer(graph);
   LayoutTwins twins(graph, writer);
   for (const Input& input : graph.inputs)
     if (moved[input.value]) twins.put_channels_last(input.value);
   std::vector<Node> nodes = std::move(graph.nodes);
+  bool writes = false;
   for (size_t i = 0; i < nodes.size(); ++i) {
     Node& node = nodes[i];
+    // Nothing is computed behind the first write: kernels store there what is written.
+    if (!writes && node.op == effects::kWrite)
+      for (size_t later = i; later < nodes.size(); ++later)
+        if (nodes[later].traits.effect) twins.bring_back(nodes[later]);
+    writes = writes || node.op == effects::kWrite;
     const std::vector<ValueId> results = node.results;
     twins.apply(node);
     // The library would copy the weights, and takes longer.
-    if (chosen[i]) node.args[1] = Ref{twins.channels_last(node.args[1].get<Ref>().id)};
-    if (node.op == kConvolution && !chosen[i])
+    if (chosen[i]) {
+      const size_t weights = operands_of(node).back();
+      node.args[weights] = Ref{twins.channels_last(node.args[weights].get<Ref>().id)};
+    }
+    if (is_convolution(node) && !chosen[i])
       twins.add_plain(std::move(node));
     else
       twins.add(std::move(node));

@@ -342,8 +342,11 @@ const char* Grouping::try_merge(int into, int from) {
   if (is_update(into) || is_update(from)) return "one writes to places one after the other";
   if (roles_.alone[a.nodes[0]] || roles_.alone[b.nodes[0]])
     return "one of them can't be compiled together with others";
-  if (a.domain.full != b.domain.full ||
-      (!b.domain.reduced.empty() && a.domain.reduced != b.domain.reduced))
+  // The second may have what the first reduces rows to.
+  const bool is_row = !a.domain.reduced.empty() && b.domain.reduced.empty() &&
+                      b.domain.full == a.domain.kept(false);
+  if (!is_row && (a.domain.full != b.domain.full ||
+                  (!b.domain.reduced.empty() && a.domain.reduced != b.domain.reduced)))
     return "they walk over other sizes, or reduce other dimensions";
   if (static_cast<int>(a.nodes.size() + b.nodes.size()) > options_.max_fused_nodes)
     return "together they have more ops than a kernel may have (max_fused_nodes)";
@@ -389,6 +392,38 @@ bool Grouping::is_little_beside(ValueId read, NodeId node) const {
   return elements && made && *elements == 1 && *made > 1;
 }
 
+// Does a node that has no group yet wait for something that waits for the unit? Asked of what is
+// computed close by only: the search ends behind a few nodes.
+bool Grouping::waits_behind(NodeId reader, UnitId unit) const {
+  constexpr size_t kClose = 64;
+  std::vector<NodeId> seen = {reader};
+  for (size_t next = 0; next < seen.size() && seen.size() < kClose; ++next) {
+    bool found = false;
+    for (const Arg& arg : graph_.nodes[seen[next]].args)
+      each_ref(arg, [&](Ref ref) {
+        const NodeId producer = graph_.values[ref.id].node;
+        if (producer < 0) return;
+        const UnitId on = unit_of_node_[producer];
+        found = found || (on >= 0 && on != unit && depends(on, unit));
+        if (on < 0 && std::ranges::find(seen, producer) == seen.end()) seen.push_back(producer);
+      });
+    if (found) return true;
+  }
+  return false;
+}
+
+// Is the node's result read by kernels alone that can't be the group's, since they wait for something
+// that waits for the group? Then it would be stored for them: what an optimizer computes of a
+// parameter beside the forward pass that reads it as well.
+bool Grouping::is_wanted_behind(NodeId node, int group) const {
+  const ValueId result = graph_.nodes[node].results[0];
+  if (roles_.role[node] != Role::element || roles_.is_output[result]) return false;
+  const std::vector<NodeId>& readers = roles_.readers[result];
+  return !readers.empty() && std::ranges::all_of(readers, [&](NodeId reader) {
+    return roles_.in_kernel(reader) && waits_behind(reader, unit_of_group_[group]);
+  });
+}
+
 void Grouping::add_to_group(NodeId node) {
   if (roles_.alone[node]) return start_group(node);
   std::vector<int> candidates;
@@ -406,7 +441,8 @@ void Grouping::add_to_group(NodeId node) {
         each_ref(arg, [&](Ref ref) {
           if (is_little_beside(ref.id, node)) return;
           const std::vector<int>& readers = groups_reading_[ref.id];
-          for (auto group = readers.rbegin(); group != readers.rend(); ++group) add(*group);
+          for (auto group = readers.rbegin(); group != readers.rend(); ++group)
+            if (!is_wanted_behind(node, *group)) add(*group);
         });
   }
   std::vector<Boundary> refused;
@@ -418,7 +454,9 @@ void Grouping::add_to_group(NodeId node) {
     for (UnitId unit : before) {
       const int other = units_[unit].group;
       if (units_[unit].gone || other < 0 || other == group) continue;
-      if (const char* why = try_merge(group, other)) boundaries_.push_back({other, group, why});
+      const char* why = try_merge(group, other);
+      if (why && !groups_[other].domain.reduced.empty() && !try_merge(other, group)) return;
+      if (why) boundaries_.push_back({other, group, why});
     }
     return;
   }

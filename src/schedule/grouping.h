@@ -73,6 +73,8 @@ class Grouping {
   bool has_transposed(const Group& group) const;
   bool is_read_by(const std::vector<Read>& reads, int group) const;
   bool is_little_beside(ValueId read, NodeId node) const;
+  bool waits_behind(NodeId reader, UnitId unit) const;
+  bool is_wanted_behind(NodeId node, int group) const;
   bool worth_a_row(NodeId node, int group, const Domain& domain) const;
   bool in_first_pass(NodeId node, int group, const Domain& domain) const;
 

@@ -220,9 +220,10 @@ void Roles::choose_inlined(const Graph& graph) {
   }
 }
 
-// What is computed from less memory than it takes itself is computed where it is read: f32 made of
-// the bf16 result of a product and of a few numbers for each row. That memory is there anyway. On
-// the host, where kernels are bound by what they compute as well, it is not done.
+// What is computed from one tensor, of no more memory than it takes itself, and of a few numbers for
+// each row is computed where it is read: f32 made of the bf16 result of a product, the distances of
+// a batch from its mean. That memory is there anyway. On the host, where kernels are bound by what
+// they compute as well, it is not done.
 void Roles::inline_widened(const Graph& graph) {
   std::vector<std::vector<ValueId>> sources(graph.nodes.size());  // of inlined nodes
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -245,24 +246,24 @@ void Roles::inline_widened(const Graph& graph) {
     };
     for (const Arg& arg : graph.nodes[i].args)
       each_ref(arg, [&](Ref ref) {
-        const NodeId producer = graph.values[ref.id].node;
+        const ValueId memory = root[ref.id];  // behind views
+        const NodeId maker = graph.values[memory].node;
         const auto count = graph.type(ref.id).numel().as_known();
         if (!count) {
           there = false;
         } else if (*count * 8 <= *elements) {
           return;  // a few numbers for each row
-        } else if (producer >= 0 && role[producer] == Role::inlined) {
-          there = there && !sources[producer].empty();
-          for (const ValueId source : sources[producer]) add(source);
+        } else if (maker >= 0 && role[maker] == Role::inlined) {
+          there = there && !sources[maker].empty();
+          for (const ValueId source : sources[maker]) add(source);
         } else {
-          const ValueId memory = root[ref.id];
-          const NodeId maker = graph.values[memory].node;
           there = there && (maker < 0 || role[maker] == Role::call) &&
                   graph.type(memory).numel().is_known();
           if (there) add(memory);
         }
       });
-    if (!there || found.empty() || bytes >= *elements * bytes_of(type.dtype)) continue;
+    const int64_t own = *elements * bytes_of(type.dtype);
+    if (!there || found.empty() || bytes > own || (bytes == own && found.size() > 1)) continue;
     if (meaning[i]->cost > kInlineCost && full_readers(graph, value) > 1) continue;
     role[i] = Role::inlined;
     sources[i] = std::move(found);

@@ -54,7 +54,7 @@ Schedule write_schedule(const Graph& graph, const ScheduleOptions& options,
     schedule.order.push_back({.kernel = kernel_of[unit.kernel]});
     const NodeId first = grouping.groups()[unit.kernel].nodes[0];
     schedule.kernels.push_back(roles.role[first] == Role::update
-                                   ? write_update(graph, roles, first)
+                                   ? write_update(graph, roles, first, options.any_order)
                                    : write_kernel(graph, roles, grouping, unit.kernel, stored));
     schedule.kernels.back().backend = roles.backend[first];
     schedule.kernels.back().device = graph.type(graph.nodes[first].results[0]).device;

@@ -15,6 +15,9 @@ namespace smelt {
 struct ScheduleOptions {
   Fusion fusion = Fusion::full;
   int max_fused_nodes = 64;
+  // What is added up at one place may be added in any order, another one each time. Elsewhere than
+  // on the host that is how threads share such sums.
+  bool any_order = false;
   // Who may make kernels, at most one for each kind of device. On devices of none, and if there are
   // none at all, every node runs by itself, through the dispatcher.
   std::vector<const Backend*> backends;

@@ -3,7 +3,8 @@
 // the free dimensions in front; the others are walked in order, inside, and so are the free ones at
 // the end (the columns of rows that are added up), which are walked by vectors. Where nothing
 // stands in front for the threads, the columns are cut into parts, of a few cache lines each: every
-// thread reads all indices, and none writes where another does.
+// thread reads all indices, and none writes where another does. Where the order of a sum does not
+// matter, a GPU shares all points; the kernel is an ordered one, whose back end adds atomically.
 
 #include "schedule/write_update.h"
 
@@ -19,10 +20,11 @@ namespace {
 
 class UpdateWriter {
  public:
-  UpdateWriter(const Graph& graph, const Roles& roles, NodeId node)
+  UpdateWriter(const Graph& graph, const Roles& roles, NodeId node, bool any_order)
       : graph_(graph),
         roles_(roles),
         node_(node),
+        any_order_(any_order),
         form_(*roles.update[node]),
         builder_(made_.kernel),
         buffers_(graph, roles, made_, builder_) {}
@@ -77,8 +79,9 @@ class UpdateWriter {
     size_t columns = points.size();  // the first of the free dimensions at the end
     while (columns > 0 && free_[columns - 1]) --columns;
     Sizes& outer = made_.kernel.outer;
-    // Nothing can meet: all of it is shared.
-    if (columns == 0) {
+    // Nothing can meet, or what meets is added by all threads at once: all of it is shared.
+    made_.kernel.ordered = columns > 0 && is_shared_sum();
+    if (columns == 0 || made_.kernel.ordered) {
       outer = points;
       return dims(0, points.size());
     }
@@ -108,6 +111,14 @@ class UpdateWriter {
     return at;
   }
 
+  bool is_shared_sum() const {
+    const DType dtype = graph_.type(graph_.nodes[node_].results[0]).dtype;
+    return any_order_ && !roles_.backend[node_]->runs_on_host() &&
+           form_.combine == loops::Reduction::sum &&
+           (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i32 ||
+            dtype == DType::i64);
+  }
+
   static Indices dims(size_t first, size_t end) {
     Indices at;
     for (size_t d = first; d < end; ++d) at.push_back(Index::dim(static_cast<int32_t>(d)));
@@ -132,6 +143,7 @@ class UpdateWriter {
   const Graph& graph_;
   const Roles& roles_;
   const NodeId node_;
+  const bool any_order_;
   const UpdateForm& form_;
   ScheduledKernel made_;
   loops::Builder builder_;
@@ -141,8 +153,8 @@ class UpdateWriter {
 
 }  // namespace
 
-ScheduledKernel write_update(const Graph& graph, const Roles& roles, NodeId node) {
-  return UpdateWriter(graph, roles, node).run();
+ScheduledKernel write_update(const Graph& graph, const Roles& roles, NodeId node, bool any_order) {
+  return UpdateWriter(graph, roles, node, any_order).run();
 }
 
 }  // namespace smelt

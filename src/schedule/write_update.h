@@ -6,6 +6,6 @@
 
 namespace smelt {
 
-ScheduledKernel write_update(const Graph& graph, const Roles& roles, NodeId node);
+ScheduledKernel write_update(const Graph& graph, const Roles& roles, NodeId node, bool any_order);
 
 }  // namespace smelt

@@ -91,6 +91,20 @@ def test_batch_norm(format, dtype, train):
         torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize('kernel', [1, 3])
+@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16])
+def test_gradients_of_a_convolution_with_the_channels_last(kernel, dtype):
+    x = torch.randn(4, 16, 8, 8, device='cuda', dtype=dtype).to(memory_format=torch.channels_last).requires_grad_()
+    weight = torch.randn(32, 16, kernel, kernel, device='cuda', dtype=dtype, requires_grad=True)
+
+    def step(x, weight):
+        y = F.conv2d(x, weight)
+        return y.detach(), *torch.autograd.grad(y.float().square().sum(), (x, weight))
+    for a, b in zip(smelt.record(step, x, weight).run(x, weight), step(x, weight)):
+        assert a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
+        torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-2)
+
+
 def test_cuda_without_an_index_is_the_current_device():
     def draw():
         return torch.rand(3, device='cuda'), torch.zeros(2, device='cuda'), torch.arange(4, device='cuda')

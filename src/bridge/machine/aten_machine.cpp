@@ -502,13 +502,26 @@ class ObservedMachine final : public Machine {
   StepObserver& observer_;
 };
 
-// The host's part gives numbers behind its end, and has little to release.
-void run_part(const Program& program, Machine& machine, const PartOfRun& part) {
+// The host's part has little to release.
+void run_part(const Program& program, AtenMachine& machine, Machine& used, const PartOfRun& part) {
+  const PartsOfRun& parts = part.parts;
+  if (part.host) part.values.assign(parts.numbers.size(), Number(false));
+  const auto note = [&](const std::vector<uint32_t>& numbers) {
+    for (const uint32_t number : numbers)
+      part.values[number] = machine.number_at(parts.numbers[number]);
+  };
+  if (part.host) note(parts.given);
   for (size_t i = 0; i < program.steps.size(); ++i) {
-    if (part.is_host[i] != part.host) continue;
-    machine.execute(i);
-    if (part.host) continue;
-    for (const Register reg : program.steps[i].release) machine.release(reg);
+    if (parts.is_host[i] != part.host) continue;
+    if (!part.host)
+      for (const uint32_t number : parts.used[i])
+        machine.set_number(parts.numbers[number], part.values[number]);
+    used.execute(i);
+    if (part.host) {
+      note(parts.made[i]);
+      continue;
+    }
+    for (const Register reg : program.steps[i].release) used.release(reg);
   }
 }
 
@@ -539,9 +552,6 @@ std::vector<at::Tensor> LinkedProgram::run_steps(std::vector<at::Tensor> inputs,
   }
   for (const ProgramConstant& constant : program_.constants)
     machine.set(constant.reg, *static_cast<const at::Tensor*>(constant.data.get()));
-  if (part && !part->host)
-    for (size_t i = 0; i < part->numbers.size(); ++i)
-      machine.set_number(part->numbers[i], (*part->values)[i]);
   // Eager refuses to change a tensor of inference mode outside of it; kernels would not notice.
   for (const Register reg : in_place_)
     if (machine[reg].is_inference()) machine[reg].unsafeGetTensorImpl()->bump_version();
@@ -555,7 +565,7 @@ std::vector<at::Tensor> LinkedProgram::run_steps(std::vector<at::Tensor> inputs,
       if (observer) observed.emplace(machine, *observer);
       Machine& used = observed ? static_cast<Machine&>(*observed) : machine;
       if (part)
-        run_part(program_, used, *part);
+        run_part(program_, machine, used, *part);
       else
         smelt::run(program_, used);
     } catch (...) {
@@ -564,10 +574,7 @@ std::vector<at::Tensor> LinkedProgram::run_steps(std::vector<at::Tensor> inputs,
     }
     if (changed != nullptr) *changed = machine.has_changed();
   }
-  if (part && part->host) {
-    for (const Register reg : part->numbers) part->values->push_back(machine.number_at(reg));
-    return {};
-  }
+  if (part && part->host) return {};
   for (Register reg : program_.outputs) outputs.push_back(reg < 0 ? at::Tensor() : machine[reg]);
   return outputs;
 }

@@ -185,7 +185,7 @@ class OneCapture {
       return status;
     };
     try {
-      const PartOfRun part{host_.is_host, false, host_.numbers, &numbers_};
+      const PartOfRun part{host_, false, numbers_};
       outputs_ = program_.run_steps(inputs_, symbols, &observer_, &part);
     } catch (...) {
       end();

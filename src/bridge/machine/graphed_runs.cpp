@@ -237,7 +237,7 @@ void GraphedRuns::run_host(const LinkedProgram& program, const std::vector<at::T
                            std::vector<Number>& numbers) const {
   numbers.clear();
   if (!host_->any) return;
-  const PartOfRun part{host_->is_host, true, host_->numbers, &numbers};
+  const PartOfRun part{*host_, true, numbers};
   program.run_steps(inputs, symbols, nullptr, &part);
 }
 

@@ -14,7 +14,10 @@ class HostSearch {
   explicit HostSearch(const LinkedProgram& program)
       : program_(program),
         where_(program.program().registers, Where::device),
-        is_number_(program.program().registers) {
+        is_number_(program.program().registers),
+        maker_(program.program().registers, -1) {
+    found_.made.resize(program.steps().size());
+    found_.used.resize(program.steps().size());
     for (const ProgramInput& input : program.program().inputs)
       if (input.reg >= 0 && numbers::is_number(input.type)) is_number_[input.reg] = true;
     for (const ProgramInput& input : program.program().inputs)
@@ -62,6 +65,19 @@ class HostSearch {
     return all;
   }
 
+  // The number that is in the register now is one that the step takes.
+  void take(size_t step, Register reg) {
+    const int32_t maker = maker_[reg];
+    std::vector<uint32_t>& known = maker < 0 ? found_.given : found_.made[maker];
+    auto number = std::ranges::find_if(
+        known, [&](uint32_t other) { return found_.numbers[other] == reg; });
+    if (number == known.end()) {
+      number = known.insert(known.end(), static_cast<uint32_t>(found_.numbers.size()));
+      found_.numbers.push_back(reg);
+    }
+    found_.used[step].push_back(*number);
+  }
+
   Decision place(size_t index) {
     const LinkedStep& step = program_.steps()[index];
     const Step& plain = program_.program().steps[index];
@@ -84,13 +100,12 @@ class HostSearch {
         return Decision::forbid(plain.op + " reads a tensor that is not on CUDA");
       if (!operands.numbers.empty() && plain.op.find("pow") != std::string::npos)
         return Decision::forbid(plain.op + " has other kernels for other numbers");
-      for (const Register number : operands.numbers)
-        if (std::ranges::find(found_.numbers, number) == found_.numbers.end())
-          found_.numbers.push_back(number);
+      for (const Register number : operands.numbers) take(index, number);
     }
     for (size_t k = 0; k < plain.results.size(); ++k) {
       if (plain.results[k] < 0) continue;
       where_[plain.results[k]] = is_host ? Where::host : Where::device;
+      maker_[plain.results[k]] = static_cast<int32_t>(index);
       is_number_[plain.results[k]] = k < plain.types.size() && numbers::is_number(plain.types[k]);
     }
     found_.is_host.push_back(is_host);
@@ -100,6 +115,7 @@ class HostSearch {
   const LinkedProgram& program_;
   std::vector<Where> where_;
   std::vector<bool> is_number_;
+  std::vector<int32_t> maker_;  // by register: the step that made what is in it; -1: none
   HostSteps found_;
 };
 

@@ -10,12 +10,10 @@
 
 namespace smelt {
 
-struct HostSteps {
+struct HostSteps : PartsOfRun {
   // Forbidden: the host waits for the device, or the device reads memory of the host.
   Decision possible = Decision::allow();
-  std::vector<bool> is_host;      // by step
-  std::vector<Register> numbers;  // that the other steps take
-  bool any = false;               // there is something to do on the host
+  bool any = false;  // there is something to do on the host
 };
 
 HostSteps find_host_steps(const LinkedProgram& program);

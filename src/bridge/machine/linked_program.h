@@ -102,12 +102,20 @@ class StepObserver {
   virtual void after_step(size_t index, const std::function<at::Tensor(Register)>& tensor) = 0;
 };
 
-// Some steps of a run: those on the host, or all others.
+// The steps of a run parted: those on the host, and all others.
+struct PartsOfRun {
+  std::vector<bool> is_host;  // by step
+  // What the host's part computes and the other takes. A register may have several, one behind the
+  // other.
+  std::vector<Register> numbers;
+  std::vector<uint32_t> given;              // those that are there before
+  std::vector<std::vector<uint32_t>> made;  // by step: those that it makes
+  std::vector<std::vector<uint32_t>> used;  // by step: those that it takes
+};
 struct PartOfRun {
-  const std::vector<bool>& is_host;  // by step
+  const PartsOfRun& parts;
   bool host = false;
-  std::span<const Register> numbers = {};  // that the host's part computes and the other takes
-  std::vector<Number>* values = nullptr;   // of these
+  std::vector<Number>& values;  // of the numbers
 };
 
 class LinkedProgram {

@@ -241,15 +241,20 @@ bool is_written(const std::vector<LogItem>& items, const std::vector<LoggedTenso
 
 }  // namespace
 
-// A comparison of random numbers that is no gamble has one outcome as well.
+// A comparison of random numbers that is no gamble has one outcome as well. On a GPU only integers are
+// the same each time: its kernels may add floating numbers in any order.
 bool OpLog::is_fixed(LogValue value) const {
   if (is_drawn(value)) return !is_gamble(value);
+  const auto is_exact = [](const LoggedTensor& tensor) {
+    return tensor.device.is_cpu() ||
+           (tensor.device.is_cuda() && c10::isIntegralType(tensor.dtype, /*includeBool=*/true));
+  };
   const auto gives_the_same = [](const LogItem& item) {
     return !item.random && item.scalars.empty() && item.written.empty() && !item.op->is_custom &&
            item.op != &opaque_op() && !is_grad_op(*item.op) && !item.op->facts.is_uninitialized;
   };
   return is_made_of(value, [&](const LoggedTensor& tensor) {
-    if (tensor.kind == LoggedTensor::Kind::input || tensor.inner || !tensor.device.is_cpu() ||
+    if (tensor.kind == LoggedTensor::Kind::input || tensor.inner || !is_exact(tensor) ||
         is_input_memory(tensor.memory))
       return false;
     if (tensor.kind == LoggedTensor::Kind::result &&

@@ -46,7 +46,8 @@ class CudaBackend final : public Backend {
     for (const loops::Inst& inst : kernel.insts)
       if (refused(inst.dtype))
         return Decision::forbid(std::string(name_of(inst.dtype)) + " is not supported");
-    if (kernel.ordered) return Decision::forbid("its points must run one after the other");
+    if (kernel.ordered && !adds_only(kernel))
+      return Decision::forbid("its points must run one after the other");
     if (!kernel.inner.empty() && needs_order(kernel)) {
       const auto points = product(kernel.inner).as_known();
       const bool many = product(kernel.outer).as_known().value_or(0) >= kManyThreads;

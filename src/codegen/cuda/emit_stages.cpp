@@ -41,6 +41,10 @@ std::string Emitter::store_guard() const {
 void Emitter::write_store(Val value, const std::string& what) {
   const Inst& inst = kernel_.insts[value];
   const std::string element = element_text(inst, in_lane_);
+  if (kernel_.ordered) {
+    line(store_guard() + "add_atomically(&" + element + ", " + what + ");");
+    return;
+  }
   std::string result = what;
   if (inst.op == Op::accumulate) result = combined(inst, loaded(inst, element), what);
   line(store_guard() + element + " = " + result + ";");
@@ -69,7 +73,7 @@ void Emitter::write_one(Val value) {
   } else if (inst.op == Op::load && plan_.homes[inst.slot] == Home::registers) {
     result =
         loaded(inst, "b" + std::to_string(inst.slot) + "[step][" + (in_lane_ ? "lane" : "0") + "]");
-  } else if (inst.op == Op::load && in_lane_ && plan_.wide[value]) {
+  } else if (in_lane_ && is_loaded_ahead(value)) {
     result = loaded(inst, "x" + number(value) + "[lane]");
   } else {
     result = expression(inst);
@@ -107,17 +111,27 @@ void Emitter::write_insts(const std::vector<Val>& insts, bool stores) {
   if (!varying.empty()) write_lanes(varying, stores);
 }
 
+void Emitter::open_lanes() {
+  open("SMELT_UNROLL for (int lane = 0; lane < " + std::to_string(plan_.vector) + "; ++lane)");
+  if (!plan_.apart) return;
+  line("const Index item = first + lane * " + std::to_string(plan_.threads) + ";");
+  declare_dims("item", 0, outer_, -1);
+}
+
+// Before the loop over the vector: by one access, or so that those of all its points are under way.
+bool Emitter::is_loaded_ahead(Val value) const {
+  const Inst& inst = kernel_.insts[value];
+  if (inst.op != Op::load || plan_.kept[value] >= 0 || plan_.homes[inst.slot] == Home::registers)
+    return false;
+  return plan_.apart ? !inst.index.uses_values() : plan_.wide[value];
+}
+
 void Emitter::write_lanes(const std::vector<Val>& insts, bool stores) {
   const std::string vector = std::to_string(plan_.vector);
-  const std::string lanes = "SMELT_UNROLL for (int lane = 0; lane < " + vector + "; ++lane)";
   const bool deferred = !in_inner_ && plan_.team > 1;
   const std::string count = plan_.tail ? ", count" : "";
   const auto reuse = [&](const Inst& inst) {
     return plan_.streamed[inst.slot] ? std::string("<once>") : std::string("<again>");
-  };
-  const auto is_loaded_wide = [&](Val v) {
-    return kernel_.insts[v].op == Op::load && plan_.wide[v] && plan_.kept[v] < 0 &&
-           plan_.homes[kernel_.insts[v].slot] != Home::registers;
   };
   const auto address = [&](const Inst& inst) {
     return "b" + std::to_string(inst.slot) + " + " +
@@ -131,13 +145,22 @@ void Emitter::write_lanes(const std::vector<Val>& insts, bool stores) {
   for (const Val v : insts) {
     const Inst& inst = kernel_.insts[v];
     if (array_[v]) line(value_type(inst.dtype) + " v" + number(v) + "[" + vector + "];");
-    if (is_loaded_wide(v)) {
+    if (is_loaded_ahead(v))
       line(memory_type(inst.dtype) + " x" + number(v) + "[" + vector + "];");
+    if (is_loaded_ahead(v) && !plan_.apart) {
       line("load_vector" + reuse(inst) + "(x" + number(v) + ", " + address(inst) + count + ");");
     }
     if (is_staged(v)) line(memory_type(inst.dtype) + " y" + number(v) + "[" + vector + "];");
   }
-  open(lanes);
+  if (plan_.apart && std::ranges::any_of(insts, [&](Val v) { return is_loaded_ahead(v); })) {
+    open_lanes();
+    for (const Val v : insts)
+      if (is_loaded_ahead(v))
+        line("x" + number(v) + "[lane] = lane < count ? " + element_text(kernel_.insts[v], true) +
+             " : " + memory_type(kernel_.insts[v].dtype) + "();");
+    close();
+  }
+  open_lanes();
   in_lane_ = true;
   for (const Val v : insts) {
     const Inst& inst = kernel_.insts[v];
@@ -161,7 +184,7 @@ void Emitter::write_lanes(const std::vector<Val>& insts, bool stores) {
            count + ");");
       continue;
     }
-    open(lanes);
+    open_lanes();
     in_lane_ = true;
     write_store(v, "y" + number(v) + "[lane]");
     in_lane_ = false;

@@ -155,7 +155,7 @@ void Emitter::find_item() {
   const std::string each = std::to_string(plan_.items_per_block());
   line("const Index points = " + product_text(kernel_.outer) + ";");
   const std::string vector = std::to_string(plan_.vector);
-  if (!plan_.outer_vector)
+  if (!plan_.outer_vector || plan_.apart)
     line("const Index items = points;");
   else if (plan_.tail && outer_ == 1)
     line("const Index items = (points + " + std::to_string(plan_.vector - 1) + ") / " + vector +
@@ -179,6 +179,13 @@ void Emitter::find_item() {
     open("for (Index block = blockIdx.x; block < blocks; block += gridDim.x)");
   } else {
     line("const Index block = blockIdx.x;");
+  }
+  if (plan_.apart) {
+    const std::string threads = std::to_string(plan_.threads);
+    line("const Index first = block * " + each + " + threadIdx.x;");
+    line("if (first >= items) return;");
+    count_lanes("(items - first + " + std::to_string(plan_.threads - 1) + ") / " + threads);
+    return;
   }
   line(std::string(plan_.columns ? "" : "const ") + "Index item = block * " + each + " + local;");
   if (plan_.columns) {

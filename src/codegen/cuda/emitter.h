@@ -59,6 +59,8 @@ class Emitter {
   // Those of `insts` that do not vary along the vector, then the others in a loop over it.
   void write_insts(const std::vector<Val>& insts, bool stores);
   void write_lanes(const std::vector<Val>& insts, bool stores);
+  void open_lanes();
+  bool is_loaded_ahead(Val value) const;
   void write_one(Val value);
   void write_store(Val value, const std::string& what);
   std::string store_guard() const;

@@ -162,6 +162,23 @@ bool is_distinct(const Kernel& kernel, const Index& index) {
   return true;
 }
 
+bool adds_only(const Kernel& kernel) {
+  if (kernel.stages.size() != 1 || !kernel.inner.empty()) return false;
+  std::vector<int> loads(kernel.buffers.size()), sums(kernel.buffers.size());
+  for (const Inst& inst : kernel.insts) {
+    if (inst.op == Op::store) return false;
+    if (inst.op == Op::load) ++loads[inst.slot];
+    if (inst.op != Op::accumulate) continue;
+    const bool is_added = inst.dtype == DType::f32 || inst.dtype == DType::f64 ||
+                          inst.dtype == DType::i32 || inst.dtype == DType::i64;
+    if (inst.reduction != loops::Reduction::sum || !is_added) return false;
+    ++sums[inst.slot];
+  }
+  for (size_t slot = 0; slot < sums.size(); ++slot)
+    if (sums[slot] > 0 && loads[slot] > 0) return false;
+  return true;
+}
+
 bool needs_order(const Kernel& kernel) {
   for (const Stage& stage : kernel.stages) {
     for (Val v = stage.begin; stage.inner && v < stage.end; ++v) {
@@ -195,6 +212,7 @@ Plan make_plan(const Kernel& kernel, const PlanOptions& options) {
   else if (has_inner && !plan.serial)
     choose_row_team(kernel, plan);
   choose_tiles(kernel, options, plan);
+  choose_apart(kernel, options, plan);
   plan.inner = dependents(kernel, static_cast<int>(kernel.outer.size()), kernel.dims(), false);
   pin_to_points(kernel, plan.inner);
   choose_slices(kernel, options, plan);

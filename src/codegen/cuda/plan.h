@@ -44,6 +44,9 @@ struct Plan {
   int vector_dim = -1;        // -1: none
   bool outer_vector = false;  // vector_dim is an outer dimension
   bool tail = false;          // the last vector along that dimension may have fewer points
+  // The points of a vector are as far apart as a block has threads, along no one dimension: nothing
+  // is accessed at once, but all that they load is asked for before anything waits for it.
+  bool apart = false;
 
   // Where loads lie along another outer dimension than the last, a block has a tile of the two, and
   // such loads go through shared memory.
@@ -65,7 +68,9 @@ struct Plan {
 
   Size points;  // outer
   Size items;   // what teams compute one of: outer points, or vectors of them
-  int items_per_block() const { return tile_dim >= 0 ? 1 : columns ? width : threads / team; }
+  int items_per_block() const {
+    return tile_dim >= 0 ? 1 : columns ? width : apart ? threads * vector : threads / team;
+  }
 };
 
 struct PlanOptions {
@@ -81,6 +86,8 @@ Plan finish_plan(const loops::Kernel& kernel, const Plan& plan);
 
 // Must the inner points of some stage run one after the other, on one thread?
 bool needs_order(const loops::Kernel& kernel);
+// Does it write by nothing but sums, which threads can add at one place atomically?
+bool adds_only(const loops::Kernel& kernel);
 // Is no element written by two inner points of one outer point?
 bool is_distinct(const loops::Kernel& kernel, const loops::Index& index);
 

@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kBlocks = 1056;             // that keep a large GPU busy
 constexpr int64_t kFewBlocks = 264;           // too few for it
 constexpr int64_t kSlicePoints = 16;          // of a thread, at least
+constexpr int64_t kManyPoints = 1 << 20;      // more than threads at a time
 constexpr int64_t kStreamedBytes = 48 << 20;  // more than caches hold
 constexpr int64_t kSharedBytes = 40 << 10;
 
@@ -203,13 +204,29 @@ void choose_tiles(const Kernel& kernel, const PlanOptions& options, Plan& plan) 
                                                                    : kernel.extent(dim));
 }
 
+// A thread that loads one small element and stores it waits most of its time, and there are too few
+// threads at a time to use the memory meanwhile.
+void choose_apart(const Kernel& kernel, const PlanOptions& options, Plan& plan) {
+  if (plan.vector > 1 || plan.tile_dim >= 0 || plan.serial || !kernel.inner.empty() ||
+      kernel.outer.empty() || kernel.stages.size() != 1 || has_scratch(kernel))
+    return;
+  const auto points = plan.points.as_known();
+  if (!points || *points < (options.as_if_large ? 2 : kManyPoints)) return;
+  const auto loads = std::ranges::count(kernel.insts, Op::load, &Inst::op);
+  plan.vector = loads <= 2 ? 8 : 4;
+  plan.apart = plan.outer_vector = plan.tail = true;
+  plan.varies = std::vector<bool>(kernel.insts.size(), true);
+}
+
 void choose_slices(const Kernel& kernel, const PlanOptions& options, Plan& plan) {
   if (!can_slice(kernel, plan) || !plan.items.is_known()) return;
   const int64_t each = plan.columns ? plan.width : std::max(1, plan.threads / plan.team);
   const int64_t blocks = (plan.items.known() + each - 1) / each;
   if (blocks == 0 || blocks >= kFewBlocks) return;
   const int64_t points = product(kernel.inner).as_known().value_or(1 << 20);
-  if (points < (options.as_if_large ? 2 : 4096)) return;
+  // A few blocks that go over many points wait for each of them.
+  const int64_t many = plan.columns ? 2 * kSlicePoints * plan.team : 4096;
+  if (points < (options.as_if_large ? 2 : many)) return;
   if (!plan.columns) plan.team = plan.threads = 256;
   const int64_t step = int64_t{plan.team} * (plan.outer_vector ? 1 : plan.vector);
   const int64_t wanted =

@@ -12,6 +12,8 @@ std::vector<bool> dependents(const loops::Kernel& kernel, int first, int last, b
 void choose_vector(const loops::Kernel& kernel, int dim, const PlanOptions& options, Plan& plan);
 // Whether points are taken by tiles.
 void choose_tiles(const loops::Kernel& kernel, const PlanOptions& options, Plan& plan);
+// Whether a thread takes several points of a large kernel without vectors or tiles.
+void choose_apart(const loops::Kernel& kernel, const PlanOptions& options, Plan& plan);
 // Cuts a reduction to few results.
 void choose_slices(const loops::Kernel& kernel, const PlanOptions& options, Plan& plan);
 // What is unrolled, and kept from stage to stage.

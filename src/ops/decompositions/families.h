@@ -13,6 +13,7 @@ std::span<const Meaning> batch_norm_decompositions();
 std::span<const Meaning> reduce_decompositions();  // means, variances, norms, pairs of extremes
 std::span<const Meaning> vector_decompositions();  // distances, cross products
 std::span<const Meaning> softmax_decompositions();
+std::span<const Meaning> embedding_bag_decompositions();  // their gradients
 std::span<const Meaning> loss_decompositions();
 std::span<const Meaning> class_loss_decompositions();
 std::span<const Meaning> foreach_decompositions();

@@ -81,6 +81,8 @@ struct OpFacts {
   // What is computed.
   bool reduces_all = false;          // to one element, whatever the shapes are
   bool draws_unit_interval = false;  // numbers from [0, 1)
+  // The state of a generator, in two arguments that are not read where the third is 0.
+  std::array<int8_t, 3> drawn_from = {-1, -1, -1};
   Comparison compares = Comparison::none;
   Quantifier asks = Quantifier::none;
 

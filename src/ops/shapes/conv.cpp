@@ -203,7 +203,9 @@ Decision convolution_backward(ShapeQuery& q) {
   MemoryFormat format;
   if (Decision made = choose_format(s, conv, operands.input, operands.weight, format); !made)
     return made;
-  const bool ambiguous = format != kContiguous && !looks_channels_last(s, operands.weight) &&
+  // cuDNN asks the input and the gradient alone.
+  const bool ambiguous = conv.input.device.is_cpu() && format != kContiguous &&
+                         !looks_channels_last(s, operands.weight) &&
                          made_contiguous(s, operands.weight, format) == operands.weight;
   if (ambiguous && is_wanted(q, 10, 1))
     return Decision::forbid("the layout of the weight is ambiguous");

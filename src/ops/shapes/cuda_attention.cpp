@@ -173,11 +173,17 @@ Decision by_cudnn_backward(ShapeQuery& q) {
 
 constexpr OpRow kRows[] = {
     {"aten::_scaled_dot_product_cudnn_attention", by_cudnn, {.literals_by_types = true}},
-    {"aten::_scaled_dot_product_cudnn_attention_backward", by_cudnn_backward},
+    {"aten::_scaled_dot_product_cudnn_attention_backward",
+     by_cudnn_backward,
+     {.drawn_from = {6, 7, 13}}},
     {"aten::_scaled_dot_product_efficient_attention", efficient},
-    {"aten::_scaled_dot_product_efficient_attention_backward", efficient_backward},
+    {"aten::_scaled_dot_product_efficient_attention_backward",
+     efficient_backward,
+     {.drawn_from = {7, 8, 9}}},
     {"aten::_scaled_dot_product_flash_attention", flash, {.literals_by_types = true}},
-    {"aten::_scaled_dot_product_flash_attention_backward", flash_backward},
+    {"aten::_scaled_dot_product_flash_attention_backward",
+     flash_backward,
+     {.drawn_from = {12, 13, 10}}},
 };
 
 }  // namespace

@@ -39,6 +39,11 @@ void LayoutTwins::add_plain(Node node) {
   writer_.keep(std::move(node));
 }
 
+void LayoutTwins::bring_back(Node node) {
+  apply(node);
+  for (const Arg& arg : node.args) each_ref(arg, [&](Ref ref) { plain(ref.id); });
+}
+
 void LayoutTwins::put(ValueId old, ValueId made) {
   twins_.resize(graph_.values.size(), -1);
   if (graph_.type(made) == graph_.type(old))
@@ -91,19 +96,22 @@ bool LayoutTwins::follow(const Node& node) {
   if (!node.traits.is_pure() || effects::is_mutator(node.op) || names_places(node.op)) return false;
   Node moved = node;
   for (Arg& arg : moved.args) each_ref(arg, [&](Ref& ref) { ref.id = at_hand(ref.id); });
-  const std::vector<TensorType> types = writer_.types_of(node.op, moved.args);
+  const std::vector<std::optional<TensorType>> types = writer_.types_of(node.op, moved.args);
   if (types.size() != node.results.size()) return false;
   for (size_t i = 0; i < types.size(); ++i) {
-    if (node.results[i] < 0) return false;
+    if (node.results[i] < 0) continue;
     const TensorType& before = graph_.type(node.results[i]);
-    if (types[i].sizes != before.sizes || types[i].dtype != before.dtype) return false;
+    if (!types[i] || types[i]->sizes != before.sizes || types[i]->dtype != before.dtype)
+      return false;
   }
   for (size_t i = 0; i < types.size(); ++i) {
+    if (node.results[i] < 0) continue;
     moved.results[i] = static_cast<ValueId>(graph_.values.size());
-    graph_.values.push_back({.type = types[i]});
+    graph_.values.push_back({.type = *types[i]});
   }
   writer_.keep(moved);
-  for (size_t i = 0; i < types.size(); ++i) put(node.results[i], moved.results[i]);
+  for (size_t i = 0; i < types.size(); ++i)
+    if (node.results[i] >= 0) put(node.results[i], moved.results[i]);
   return true;
 }
 

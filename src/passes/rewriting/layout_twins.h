@@ -41,6 +41,8 @@ class LayoutTwins {
   ValueId at_hand(ValueId value) const { return twin(value) >= 0 ? twin(value) : value; }
   // The same, and those that read the value from now on read that.
   void put_channels_last(ValueId value);
+  // What a node that comes later will read as it is typed is copied back here.
+  void bring_back(Node node);
   // The graph's outputs, as they were typed, and its nodes.
   void finish();
 

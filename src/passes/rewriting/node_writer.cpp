@@ -4,7 +4,8 @@
 
 namespace smelt {
 
-std::vector<TensorType> NodeWriter::types_of(OpName op, std::vector<Arg> args) const {
+std::vector<std::optional<TensorType>> NodeWriter::types_of(OpName op,
+                                                            std::vector<Arg> args) const {
   const OpRow* row = find_row(op);
   if (!row) return {};
   std::vector<TensorType> arguments;
@@ -17,18 +18,13 @@ std::vector<TensorType> NodeWriter::types_of(OpName op, std::vector<Arg> args) c
   SymbolTable symbols = graph_.symbols;
   ShapeQuery query(args, arguments, symbols, graph_.default_float);
   if (!row->shape(query) || symbols.guards().size() != graph_.symbols.guards().size()) return {};
-  std::vector<TensorType> types;
-  for (const std::optional<TensorType>& type : query.results) {
-    if (!type) return {};
-    types.push_back(*type);
-  }
-  return types;
+  return query.results;
 }
 
 ValueId NodeWriter::call(std::string_view op, std::vector<Arg> args, bool is_view) {
-  const std::vector<TensorType> types = types_of(OpName(op), args);
-  if (types.size() != 1) return -1;
-  const ValueId value = call(op, std::move(args), types[0]);
+  const std::vector<std::optional<TensorType>> types = types_of(OpName(op), args);
+  if (types.size() != 1 || !types[0]) return -1;
+  const ValueId value = call(op, std::move(args), *types[0]);
   nodes_.back().traits.view = is_view;
   return value;
 }

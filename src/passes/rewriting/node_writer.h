@@ -2,6 +2,7 @@
 // else is written for it. Types come from the shape rules of the ops.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -19,8 +20,8 @@ class NodeWriter {
   ValueId call(std::string_view op, std::vector<Arg> args, TensorType type);
   void keep(Node node);
 
-  // What the shape rule gives; empty if it refuses, or if one result is undefined.
-  std::vector<TensorType> types_of(OpName op, std::vector<Arg> args) const;
+  // What the shape rule gives, nothing for a result that is undefined; empty if it refuses.
+  std::vector<std::optional<TensorType>> types_of(OpName op, std::vector<Arg> args) const;
   // The node that made a value that was written or kept here; nullptr for any other.
   const Node* maker(ValueId value) const;
   // Leaves the node out after all.

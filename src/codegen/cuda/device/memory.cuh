@@ -98,6 +98,14 @@ SMELT_DEVICE void store_vector(T* to, const T (&from)[kCount], int count) {
   SMELT_UNROLL for (int i = 0; i < kCount; ++i) if (i < count) to[i] = from[i];
 }
 
+// Sums of several threads at one place.
+SMELT_DEVICE void add_atomically(float* to, float value) { atomicAdd(to, value); }
+SMELT_DEVICE void add_atomically(double* to, double value) { atomicAdd(to, value); }
+SMELT_DEVICE void add_atomically(i32* to, i32 value) { atomicAdd(to, value); }
+SMELT_DEVICE void add_atomically(i64* to, i64 value) {
+  atomicAdd(reinterpret_cast<u64*>(to), static_cast<u64>(value));
+}
+
 // Ends the kernel with an error that the next call of the driver reports, as PyTorch's own kernels
 // do. `used`: the thread's work counts.
 extern "C" __device__ void __assertfail(const char* message, const char* file, unsigned line,

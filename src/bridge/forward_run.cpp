@@ -83,6 +83,7 @@ const TrainingProgram::Backward* ForwardRun::compiled_backward(const List& gradi
          gradient.key_set().has(c10::DispatchKey::Python) ||
          gradient.device() != program_->tracked_[i].options.device()))
       return nullptr;
+  if (program_->is_too_early_for(used)) return nullptr;
   const TrainingProgram::Backward& backward = program_->backward_for(used, [&] {
     std::vector<at::Tensor> inputs = forward_inputs(unpack(saved_inputs(), node));
     take_numbers(inputs);

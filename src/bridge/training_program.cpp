@@ -28,7 +28,7 @@ namespace {
 
 // A pass that makes a graph of the gradients costs as much as so many compiled ones win.
 constexpr int kGraphPass = 4;
-constexpr int kMostGraphPasses = 8 * kGraphPass;
+constexpr int kMostGraphPasses = 5 * kGraphPass;
 
 Recorded part_of(const Recorded& recorded, Graph graph, size_t arguments,
                  std::vector<int32_t> returned_input) {
@@ -313,6 +313,11 @@ TrainingProgram::Backward TrainingProgram::record_backward(
   for (const SavedValue& needed : split.saved)
     saved.push_back(std::ranges::find(names_, names[needed.value]) - names_.begin());
   return compile_backward(std::move(split), std::move(saved), std::move(recorded));
+}
+
+bool TrainingProgram::is_too_early_for(const std::vector<bool>& used) const {
+  const std::lock_guard lock(mutex_);
+  return graph_passes_.load(std::memory_order_relaxed) > 0 && !backwards_.contains(used);
 }
 
 const TrainingProgram::Backward& TrainingProgram::backward_for(

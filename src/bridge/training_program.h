@@ -83,6 +83,9 @@ class TrainingProgram final : public TracedProgram,
   Backward compile_backward(SplitGraphs split, std::vector<size_t> saved, Recorded rest) const;
   Backward record_backward(const std::vector<bool>& used,
                            const std::vector<at::Tensor>& inputs) const;
+  // Would a backward for these outputs be compiled for a pass or two? Where passes make graphs of
+  // the gradients the log is about to take over.
+  bool is_too_early_for(const std::vector<bool>& used) const;
   // `used`: by tracked output. `inputs` gives the tensors that went into the forward. Thread-safe.
   const Backward& backward_for(const std::vector<bool>& used,
                                const std::function<std::vector<at::Tensor>()>& inputs) const;

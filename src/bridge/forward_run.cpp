@@ -12,6 +12,7 @@
 #include "bridge/forward_run.h"
 
 #include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/alias.h>
 #include <ATen/ops/empty_strided.h>

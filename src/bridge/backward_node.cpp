@@ -37,8 +37,8 @@ void BackwardNode::attach(std::shared_ptr<const TrainingProgram> program,
         continue;
       }
       const torch::autograd::Edge next(nodes[i], nodes[i]->add_input_metadata(result));
-      torch::autograd::set_history(
-          result, make_node<ResultNode>(is_alone ? nullptr : run, output, next));
+      torch::autograd::set_history(result,
+                                   make_node<ResultNode>(is_alone ? nullptr : run, output, next));
     }
   run->save(made);
 }

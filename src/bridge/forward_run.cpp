@@ -156,9 +156,9 @@ bool ForwardRun::is_done_with(const std::vector<bool>& used_up) const {
          std::ranges::all_of(used_up, std::identity());
 }
 
-std::optional<ForwardRun::List> ForwardRun::run_compiled(
-    const TrainingProgram::Backward& backward, List& gradients,
-    std::vector<at::Tensor> saved) const {
+std::optional<ForwardRun::List> ForwardRun::run_compiled(const TrainingProgram::Backward& backward,
+                                                         List& gradients,
+                                                         std::vector<at::Tensor> saved) const {
   std::vector<at::Tensor> arguments;
   arguments.reserve(backward.saved.size() + gradients.size());
   for (size_t i : backward.saved) {
@@ -243,7 +243,7 @@ void ForwardRun::release() {
 
 ForwardRun::Pass& ForwardRun::pass(int number) {
   if (const auto known = passes_.find(number); known != passes_.end()) return known->second;
-  std::erase_if(passes_, [](const auto& other) { 
+  std::erase_if(passes_, [](const auto& other) {
     return std::ranges::none_of(other.second.waiting, std::identity());
   });
   const size_t outputs = program_->tracked_.size();

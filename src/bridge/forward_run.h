@@ -86,9 +86,9 @@ class ForwardRun {
   std::vector<uint32_t> versions_;
   std::vector<torch::autograd::SavedVariable> saved_;
   GeneratorStates states_;
-  std::vector<bool> passed_;   // by tracked output: the last pass came from it
-  std::vector<bool> used_up_;  // by tracked output: a pass from it raises
-  std::vector<bool> visited_;  // by tracked output: a pass that frees came from it
+  std::vector<bool> passed_;    // by tracked output: the last pass came from it
+  std::vector<bool> used_up_;   // by tracked output: a pass from it raises
+  std::vector<bool> visited_;   // by tracked output: a pass that frees came from it
   std::map<int, Pass> passes_;  // under way, and the last
 };
 

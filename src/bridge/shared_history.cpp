@@ -71,7 +71,8 @@ Behind behind(const OpLog& log, LogValue output, const Writers& writers, bool pe
 std::vector<std::vector<bool>> used_up_by(const OpLog& log, std::span<const LogValue> outputs) {
   const Writers writers = writers_in(log);
   std::vector<std::vector<bool>> keepers, used_up;
-  for (const LogValue output : outputs) keepers.push_back(behind(log, output, writers, false).keepers);
+  for (const LogValue output : outputs)
+    keepers.push_back(behind(log, output, writers, false).keepers);
   for (const std::vector<bool>& a : keepers) {
     std::vector<bool>& row = used_up.emplace_back();
     for (const std::vector<bool>& b : keepers) {

@@ -72,12 +72,13 @@ bool has_cpu_only() {
   static const bool has = [] {
     const Object torch = Object::steal(PyImport_ImportModule("torch._C"));
     for (const char* name : {"_has_cuda", "_has_xpu", "_has_mps"}) {
-      const Object flag = Object::steal(torch ? PyObject_GetAttrString(torch.get(), name) : nullptr);
+      const Object flag =
+          Object::steal(torch ? PyObject_GetAttrString(torch.get(), name) : nullptr);
       PyErr_Clear();
       if (flag.get() != Py_False) return false;
     }
-    const Object other = Object::steal(
-        PyObject_CallMethod(torch.get(), "_get_privateuse1_backend_name", nullptr));
+    const Object other =
+        Object::steal(PyObject_CallMethod(torch.get(), "_get_privateuse1_backend_name", nullptr));
     PyErr_Clear();
     return other && PyUnicode_Check(other.get()) &&
            PyUnicode_CompareWithASCIIString(other.get(), "privateuseone") == 0;

@@ -28,7 +28,7 @@ namespace {
 
 // A pass that makes a graph of the gradients costs as much as so many compiled ones win.
 constexpr int kGraphPass = 4;
-constexpr int kMostGraphPasses = 8 * kGraphPass;
+constexpr int kMostGraphPasses = 5 * kGraphPass;
 
 Recorded part_of(const Recorded& recorded, Graph graph, size_t arguments,
                  std::vector<int32_t> returned_input) {
@@ -108,6 +108,7 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
   find_varying_gradients(recorded.graph);
   for (size_t i = 0; i < tracked_inputs_.size(); ++i)
     gets_gradient_.push_back(recorded.graph.outputs.at(outputs_ + i) >= 0);
+  find_groups(log, inputs, tracked);
   const size_t arguments = examples.size() + log_.scalars().size();
   parts_ = {.arguments = static_cast<int32_t>(arguments),
             .outputs = static_cast<int32_t>(outputs_),
@@ -148,6 +149,35 @@ void TrainingProgram::find_varying_gradients(const Graph& joint) {
     gradient.varying_sizes = joint.type(input.value).sizes;
     gradient.varying_strides = joint.type(input.value).strides;
   }
+}
+
+void TrainingProgram::find_groups(const OpLog& log, std::span<const LogValue> inputs,
+                                  std::span<const LogValue> outputs) {
+  std::vector<LogValue> tracked_inputs;
+  for (const size_t input : tracked_inputs_) tracked_inputs.push_back(inputs[input]);
+  const std::vector<std::vector<bool>> reached = reached_by(log, outputs, tracked_inputs);
+  std::map<std::vector<bool>, size_t> known;
+  for (size_t output = 0; output < outputs.size(); ++output) {
+    const auto [group, is_new] = known.try_emplace(reached[output], groups_.size());
+    if (is_new) {
+      ResultGroup& made = groups_.emplace_back();
+      for (size_t input = 0; input < tracked_inputs.size(); ++input)
+        if (reached[output][input]) made.inputs.push_back(input);
+    }
+    groups_[group->second].outputs.push_back(output);
+  }
+  if (groups_.size() > 1) return;
+  for (ResultGroup& group : groups_) {
+    group.inputs.resize(tracked_inputs.size());
+    std::iota(group.inputs.begin(), group.inputs.end(), 0);
+  }
+}
+
+bool TrainingProgram::is_reached(size_t input, const std::vector<bool>& outputs) const {
+  return std::ranges::any_of(groups_, [&](const ResultGroup& group) {
+    return std::ranges::find(group.inputs, input) != group.inputs.end() &&
+           std::ranges::any_of(group.outputs, [&](size_t output) { return outputs[output]; });
+  });
 }
 
 // Kernels compute simple ops: what of a compound one is worth saving is seen in its pieces.
@@ -314,6 +344,11 @@ TrainingProgram::Backward TrainingProgram::record_backward(
   for (const SavedValue& needed : split.saved)
     saved.push_back(std::ranges::find(names_, names[needed.value]) - names_.begin());
   return compile_backward(std::move(split), std::move(saved), std::move(recorded));
+}
+
+bool TrainingProgram::is_too_early_for(const std::vector<bool>& used) const {
+  const std::lock_guard lock(mutex_);
+  return graph_passes_.load(std::memory_order_relaxed) > 0 && !backwards_.contains(used);
 }
 
 const TrainingProgram::Backward& TrainingProgram::backward_for(

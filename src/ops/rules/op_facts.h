@@ -72,7 +72,7 @@ struct OpFacts {
   bool literals_by_types = false;  // what it gives on the host follows from types
   bool gives_number = false;       // item()
   bool sized_by_numbers = false;   // its Scalars decide about the size of the result
-  bool sized_by_library = false;   // only the kernel knows how much it keeps for the gradient
+  bool sized_by_library = false;   // only a library knows how much it keeps (library_results.h)
   bool takes_elements = false;     // of its first argument; the others say which
   bool packs_sequences = false;    // its sizes of batches are made of lengths alone
   bool reads_lengths = false;      // of sequences, on the host: it needs tensors with contents

@@ -516,6 +516,10 @@ bool ask_for_size(Trace& trace, PyObject* callee, std::span<const Value> argumen
 
 }  // namespace
 
+Result call_op_on(Trace& trace, Value op, std::span<const Value> arguments) {
+  return call_op(trace, Kind::op, op, arguments, nullptr);
+}
+
 bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
                 Result* result) {
   const Kind kind = classify(callee.object);
@@ -523,7 +527,7 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
       make_of_array(*trace, callee, arguments, keywords, result))
     return true;
   switch (kind) {
-    case Kind::none: return false;
+    case Kind::none: return call_generator(*trace, callee, arguments, keywords, result);
     case Kind::hidden: {
       std::string name = PyCFunction_Check(callee.object)
                              ? reinterpret_cast<PyCFunctionObject*>(callee.object)->m_ml->ml_name

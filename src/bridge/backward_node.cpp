@@ -37,7 +37,8 @@ BackwardNode::BackwardNode(std::shared_ptr<const TrainingProgram> program,
 
 void BackwardNode::attach(std::shared_ptr<const TrainingProgram> program,
                           std::vector<at::Tensor> inputs, std::vector<int64_t> symbols,
-                          const std::vector<at::Tensor>& made, std::vector<at::Tensor> before, GeneratorStates states) {
+                          const std::vector<at::Tensor>& made, std::vector<at::Tensor> before,
+                          GeneratorStates states) {
   const TrainingProgram& of = *program;
   for (size_t i = 0; i < before.size(); ++i)
     if (before[i].defined()) inputs[i] = std::move(before[i]);

@@ -27,8 +27,8 @@ class BackwardNode final : public torch::autograd::Node {
   // needs. `made`: outputs of the forward graph. `before`: what was in the inputs that it changed.
   // `symbols`: the values of sizes that vary.
   static void attach(std::shared_ptr<const TrainingProgram> program, std::vector<at::Tensor> inputs,
-                     std::vector<int64_t> symbols, const std::vector<at::Tensor>& made, std::vector<at::Tensor> before,
-                     GeneratorStates states);
+                     std::vector<int64_t> symbols, const std::vector<at::Tensor>& made,
+                     std::vector<at::Tensor> before, GeneratorStates states);
 
   List apply(List&& gradients) override;
   void will_release_variables() override { releases_ = true; }

@@ -44,7 +44,7 @@ struct Settings {
   GraphUse cuda_graphs = GraphUse::never;
 
   // Of the capture of Python code.
-  bool fullgraph = false;   // an error where the tensor ops of a call can't be in one graph
+  bool fullgraph = false;  // an error where the tensor ops of a call can't be in one graph
   SizeUse sizes = SizeUse::changing;
   int recompile_limit = 8;  // variants of a piece of code
   // Compiled code that is measured to be slower than Python is given up, and variants must be worth

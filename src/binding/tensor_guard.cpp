@@ -230,8 +230,8 @@ bool has_code_of_its_own(PyTypeObject* type) {
 }  // namespace
 
 std::unique_ptr<TensorGuard> make_tensor_guard(PyObject* tensor, std::span<const int> varying) {
-  const bool can_vary = has_plain_sizes(THPVariable_Unpack(tensor)) &&
-                        has_strides(THPVariable_Unpack(tensor));
+  const bool can_vary =
+      has_plain_sizes(THPVariable_Unpack(tensor)) && has_strides(THPVariable_Unpack(tensor));
   return std::make_unique<MetadataGuard>(tensor, can_vary ? varying : std::span<const int>());
 }
 

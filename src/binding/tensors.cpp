@@ -577,9 +577,12 @@ class Log final : public TensorLog {
     std::shared_ptr<const TracedProgram> program;
     {
       const py::gil_scoped_release nogil;  // it may run the autograd engine
-      const LogProgram::Interface interface{request.inputs,  request.outputs,
-                                            request.scalars, request.examples,
-                                            request.numbers, request.wanted_numbers,
+      const LogProgram::Interface interface{request.inputs,
+                                            request.outputs,
+                                            request.scalars,
+                                            request.examples,
+                                            request.numbers,
+                                            request.wanted_numbers,
                                             request.sizes.any() ? &request.sizes : nullptr};
       program = choose_program(log_, interface, wanted_program(request),
                                compile_options(request.settings, request.module_state));

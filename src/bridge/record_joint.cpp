@@ -60,8 +60,8 @@ class LeafRecording {
         scope_(recorder) {
     const std::vector<SymbolicDims>& sizes = program.sizes().inputs;
     for (size_t i = 0; i < leaves.size(); ++i)
-      twins.push_back(recorder->add_sized_argument(
-          leaves[i], i < sizes.size() ? sizes[i] : SymbolicDims()));
+      twins.push_back(
+          recorder->add_sized_argument(leaves[i], i < sizes.size() ? sizes[i] : SymbolicDims()));
     numbers = program.add_numbers(*recorder);
   }
 

@@ -240,7 +240,8 @@ RunOutcome RecordedGraph::Impl::run_typed(std::vector<at::Tensor> arguments,
   arguments.clear();
   bool changed = false;
   try {
-    std::vector<at::Tensor> outputs = execute(*program, std::move(inputs), std::move(symbols), &changed);
+    std::vector<at::Tensor> outputs =
+        execute(*program, std::move(inputs), std::move(symbols), &changed);
     return RunOutcome::done(std::move(outputs), changed);
   } catch (const KernelFailed&) {
     return RunOutcome::not_for_these();  // the ops themselves say what is wrong

@@ -103,8 +103,8 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
     tracked_.push_back({i, like.sizes().vec(), like.strides().vec(), options, {}, {}});
   }
   used_up_by_ = smelt::used_up_by(log, tracked);
-  Recorded recorded = record_joint(log_, examples, gradient_examples(),
-                                   std::vector<bool>(tracked_.size(), true));
+  Recorded recorded =
+      record_joint(log_, examples, gradient_examples(), std::vector<bool>(tracked_.size(), true));
   find_varying_gradients(recorded.graph);
   for (size_t i = 0; i < tracked_inputs_.size(); ++i)
     gets_gradient_.push_back(recorded.graph.outputs.at(outputs_ + i) >= 0);

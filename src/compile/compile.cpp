@@ -18,8 +18,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 LowerOptions lower_options(const CompileOptions& options) {
-  return {.release_inputs = options.release_inputs,
-          .has_symbol_values = options.has_symbol_values};
+  return {.release_inputs = options.release_inputs, .has_symbol_values = options.has_symbol_values};
 }
 
 // Nothing is lost if machine code can't be made: the nodes are called then.

@@ -69,8 +69,8 @@ class HostSearch {
   void take(size_t step, Register reg) {
     const int32_t maker = maker_[reg];
     std::vector<uint32_t>& known = maker < 0 ? found_.given : found_.made[maker];
-    auto number = std::ranges::find_if(
-        known, [&](uint32_t other) { return found_.numbers[other] == reg; });
+    auto number =
+        std::ranges::find_if(known, [&](uint32_t other) { return found_.numbers[other] == reg; });
     if (number == known.end()) {
       number = known.insert(known.end(), static_cast<uint32_t>(found_.numbers.size()));
       found_.numbers.push_back(reg);

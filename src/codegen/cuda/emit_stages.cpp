@@ -145,8 +145,7 @@ void Emitter::write_lanes(const std::vector<Val>& insts, bool stores) {
   for (const Val v : insts) {
     const Inst& inst = kernel_.insts[v];
     if (array_[v]) line(value_type(inst.dtype) + " v" + number(v) + "[" + vector + "];");
-    if (is_loaded_ahead(v))
-      line(memory_type(inst.dtype) + " x" + number(v) + "[" + vector + "];");
+    if (is_loaded_ahead(v)) line(memory_type(inst.dtype) + " x" + number(v) + "[" + vector + "];");
     if (is_loaded_ahead(v) && !plan_.apart) {
       line("load_vector" + reuse(inst) + "(x" + number(v) + ", " + address(inst) + count + ");");
     }

@@ -50,9 +50,9 @@ bool normalize_by_running(DecomposeQuery& q, const Spelling& spelling) {
   Term shift = wide_argument(q, spelling.running_mean) * scale;
   shift = q.is_none(spelling.bias()) ? -shift : wide_argument(q, spelling.bias()) - shift;
   const int rank = channels->rank;
-  give(q, 0,
-       wide_argument(q, spelling.input) * along_channels(scale, rank) +
-           along_channels(shift, rank));
+  give(
+      q, 0,
+      wide_argument(q, spelling.input) * along_channels(scale, rank) + along_channels(shift, rank));
   for (size_t i : {1, 2}) {
     if (is_wanted(q, i)) give(q, i, empty_vector(q, spelling, q.result(i).dtype));
   }
@@ -103,8 +103,7 @@ bool normalize_by_batch(DecomposeQuery& q, const Spelling& spelling) {
   const Term scale =
       q.is_none(spelling.weight()) ? rstd : rstd * wide_argument(q, spelling.weight());
   Term y = centered * along_channels(scale, rank);
-  if (!q.is_none(spelling.bias()))
-    y = y + along_channels(wide_argument(q, spelling.bias()), rank);
+  if (!q.is_none(spelling.bias())) y = y + along_channels(wide_argument(q, spelling.bias()), rank);
   give(q, 0, y);
   give(q, 1, mean);
   give(q, 2, rstd);
@@ -129,8 +128,7 @@ bool batch_norm(DecomposeQuery& q, const Spelling& spelling) {
       (!training || q.is_none(spelling.running_mean) || q.is_none(spelling.running_var)))
     return false;
   if (spelling.reserve >= 0 && is_wanted(q, spelling.reserve)) {
-    const Term reserved =
-        empty_vector(q, spelling, DType::u8, q.result(spelling.reserve).sizes[0]);
+    const Term reserved = empty_vector(q, spelling, DType::u8, q.result(spelling.reserve).sizes[0]);
     give(q, spelling.reserve, reserved);
   }
   return training ? normalize_by_batch(q, spelling) : normalize_by_running(q, spelling);
@@ -166,8 +164,8 @@ bool is_reserve_unread(const DecomposeQuery& q, size_t reserve) {
   return std::ranges::all_of(graph.nodes, [&](const Node& node) {
     bool reads = false;
     for (const Arg& arg : node.args) each_ref(arg, [&](Ref ref) { reads |= ref.id == kept; });
-    return !reads || (node.op == kCudnnBackward &&
-                      graph.type(node.args[0].get<Ref>().id) == q.type(1));
+    return !reads ||
+           (node.op == kCudnnBackward && graph.type(node.args[0].get<Ref>().id) == q.type(1));
   });
 }
 

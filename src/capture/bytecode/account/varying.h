@@ -30,7 +30,7 @@ struct Varying {
   std::unordered_map<Ref, Size> of_ref;       // expressions of numbers
   std::unordered_map<LogValue, SymbolicDims> inputs;
   std::unordered_map<std::string, Ref> known;  // numbers of expressions, by their text
-  size_t guards = 0;                          // of the log that the trace has too
+  size_t guards = 0;                           // of the log that the trace has too
   std::string refusal;  // why none vary any more: all are what they are in this call
 
   bool any() const { return !symbols.empty() && refusal.empty(); }

@@ -150,8 +150,8 @@ enum class StepKind : uint8_t {
   build_map,  // key, value, key, value...
   build_slice,
   build_size,  // torch.Size
-  call,      // inputs[0](*inputs[1:]), `names`: keyword names of the last ones
-  set_attr,  // inputs[0].<inputs[1]> = inputs[2], by type(inputs[0])'s own setter
+  call,        // inputs[0](*inputs[1:]), `names`: keyword names of the last ones
+  set_attr,    // inputs[0].<inputs[1]> = inputs[2], by type(inputs[0])'s own setter
   del_attr,
   set_item,  // inputs[0][inputs[1]] = inputs[2]
   del_item,

@@ -484,8 +484,8 @@ RootRunner::Next RootRunner::trace(int offset, const GilShared<Segment>& outgrow
     take_out(segments_->at[offset], [&](const auto& one) { return one == outgrown; });
   } else {
     if (const std::optional<Next> next = note_misses(offset)) return *next;
-    is_tentative_ = is_for_other_sizes(offset) && !compiled_.budget_.affords_kernels() &&
-                    !may_vary(offset);
+    is_tentative_ =
+        is_for_other_sizes(offset) && !compiled_.budget_.affords_kernels() && !may_vary(offset);
   }
   last_kept_ = {};
   traced_kind_ = kind();

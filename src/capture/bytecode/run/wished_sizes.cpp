@@ -58,8 +58,7 @@ bool has_marks(PyObject* tensor) {
 std::vector<int> WishedSizes::of(PyObject* tensor, const std::string& path, bool is_state) const {
   const int rank = tensors().rank_of(tensor);
   std::set<int> wished, fixed;
-  if (const auto changed = changed_.find(path); changed != changed_.end())
-    wished = changed->second;
+  if (const auto changed = changed_.find(path); changed != changed_.end()) wished = changed->second;
   if (use_ == SizeUse::varying && !is_state)
     for (int dim = 0; dim < rank; ++dim) wished.insert(dim);
   if (has_marks(tensor)) {

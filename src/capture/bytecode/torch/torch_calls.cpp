@@ -279,8 +279,7 @@ bool ask_for_varying_size(Trace& trace, PyObject* callee, std::span<const Value>
   std::optional<Result> found;
   if (name == "size" && arguments.size() == 1) {
     found = read_shape(trace, arguments[0]);
-  } else if (name == "size" && arguments.size() == 2 &&
-             PyLong_CheckExact(arguments[1].object)) {
+  } else if (name == "size" && arguments.size() == 2 && PyLong_CheckExact(arguments[1].object)) {
     trace.use(arguments[1]);
     found = read_varying_size(trace, arguments[0], PyLong_AsLong(arguments[1].object));
     PyErr_Clear();
@@ -295,9 +294,9 @@ bool ask_for_varying_size(Trace& trace, PyObject* callee, std::span<const Value>
 
 // What it tells is no matter of sizes.
 bool tells_no_sizes(PyObject* callee) {
-  static const Set kNames{"dim",        "ndimension", "element_size", "is_floating_point",
-                          "is_complex", "is_signed",  "is_conj",      "is_neg",
-                          "get_device", "is_inference", "item",       "result_type",
+  static const Set kNames{"dim",        "ndimension",    "element_size", "is_floating_point",
+                          "is_complex", "is_signed",     "is_conj",      "is_neg",
+                          "get_device", "is_inference",  "item",         "result_type",
                           "can_cast",   "promote_types", "has_names"};
   if (Py_TYPE(callee) == &PyMethodDescr_Type)
     return kNames.contains(PyUnicode_AsUTF8(PyDescr_NAME(callee)));
@@ -308,9 +307,9 @@ void pin_sizes_in(Trace& trace, PyObject* object, int depth = 0) {
   if (tensors().is_tensor(object)) trace.pin_sizes_of(object);
   if (depth == 2 || !(PyList_CheckExact(object) || PyTuple_CheckExact(object))) return;
   for (Py_ssize_t i = 0; i < Py_SIZE(object); ++i)
-    pin_sizes_in(
-        trace, PyList_Check(object) ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i),
-        depth + 1);
+    pin_sizes_in(trace,
+                 PyList_Check(object) ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i),
+                 depth + 1);
 }
 
 bool has_tensors_only(PyObject* result) {

@@ -110,11 +110,10 @@ Ref TraceSizes::number_of(const Size& size) {
   };
   const auto combine = [&](int op, Value a, Value b) {
     const Object result =
-        Object::steal(op == NB_ADD        ? PyNumber_Add(a.object, b.object)
-                      : op == NB_MULTIPLY ? PyNumber_Multiply(a.object, b.object)
-                      : op == NB_REMAINDER
-                          ? PyNumber_Remainder(a.object, b.object)
-                          : PyNumber_FloorDivide(a.object, b.object));
+        Object::steal(op == NB_ADD         ? PyNumber_Add(a.object, b.object)
+                      : op == NB_MULTIPLY  ? PyNumber_Multiply(a.object, b.object)
+                      : op == NB_REMAINDER ? PyNumber_Remainder(a.object, b.object)
+                                           : PyNumber_FloorDivide(a.object, b.object));
     hold(result.get());
     return Value{result.get(), a.ref == 0 && b.ref == 0
                                    ? 0
@@ -134,8 +133,7 @@ Ref TraceSizes::number_of(const Size& size) {
     const Object result =
         Object::steal(PyObject_CallFunctionObjArgs(function, left.object, right.object, nullptr));
     hold(result.get());
-    const Ref ref =
-        add_scalar(ScalarOp::call, call_arg(function), left, right, result.get());
+    const Ref ref = add_scalar(ScalarOp::call, call_arg(function), left, right, result.get());
     nodes_[ref].key = Object::share(function);
     return {result.get(), ref};
   };
@@ -173,7 +171,8 @@ std::optional<Size> TraceSizes::size_in(const std::vector<Node>& nodes, Ref numb
   if (node.kind != NodeKind::scalar) return std::nullopt;
   const std::optional<NumberOp> op = number_op(node.op, node.index);
   const std::optional<Size> a = op ? size_in(nodes, node.parent) : std::nullopt;
-  const std::optional<Size> b = node.second != 0 ? size_in(nodes, node.second) : std::optional(Size(0));
+  const std::optional<Size> b =
+      node.second != 0 ? size_in(nodes, node.second) : std::optional(Size(0));
   if (!a || !b) return std::nullopt;
   switch (*op) {
     case NumberOp::add: return *a + *b;
@@ -223,7 +222,7 @@ void TraceSizes::take_size_guards() {
 
 // Symbols of which the program makes no use are not asked for.
 void TraceSizes::describe_sizes(const TraceResult& result, ProgramRequest& wanted,
-                           ProgramNumbers& numbers) {
+                                ProgramNumbers& numbers) {
   VaryingSizes& described = wanted.sizes;
   described.symbols = log_->size_symbols();
   std::vector<bool> is_used(sizes.symbols.size());
@@ -263,7 +262,8 @@ void TraceSizes::guard_sizes_of_program(TraceResult& result) {
 void TraceSizes::pin_sizes(const std::string& why) {
   if (!sizes.any()) return;
   sizes.refusal = why.empty() ? "sizes can't be followed" : why;
-  if (log_enabled(Log::recompiles)) smelt::log(Log::recompiles, "sizes are fixed: " + sizes.refusal);
+  if (log_enabled(Log::recompiles))
+    smelt::log(Log::recompiles, "sizes are fixed: " + sizes.refusal);
   for (Ref ref = 1; ref < nodes_.size(); ++ref)
     if (nodes_[ref].kind == NodeKind::size) guard(ref, kGuardEqual);
 }

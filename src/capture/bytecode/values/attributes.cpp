@@ -381,8 +381,8 @@ Result get_tensor_field(Trace& trace, Value tensor, PyObject* name) {
       "dtype", "device", "layout", "requires_grad", "is_cuda", "is_cpu", "is_sparse", "is_meta"};
   const std::string field = text_of(name);
   // Those that tell of the shape no more than its rank, and those that are ops.
-  static const std::unordered_set<std::string> without_sizes{"data", "T",    "mT",   "H",       "mH",
-                                                             "real", "imag", "ndim", "_version"};
+  static const std::unordered_set<std::string> without_sizes{
+      "data", "T", "mT", "H", "mH", "real", "imag", "ndim", "_version"};
   if (trace.sizes.any() && field == "shape")
     if (const std::optional<Result> shape = read_shape(trace, tensor)) return *shape;
   if (trace.sizes.any() && !without_shape.contains(field) && !changing.contains(field) &&

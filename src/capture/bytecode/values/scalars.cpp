@@ -7,8 +7,8 @@
 #include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/trace/boundary.h"
 #include "capture/bytecode/values/operations.h"
-#include "capture/bytecode/values/sizes.h"
 #include "capture/bytecode/values/operator_names.h"
+#include "capture/bytecode/values/sizes.h"
 
 namespace smelt::bytecode {
 namespace {

@@ -15,9 +15,7 @@ PyObject* element(PyObject* sequence, Py_ssize_t i) {
   return PyList_Check(sequence) ? PyList_GET_ITEM(sequence, i) : PyTuple_GET_ITEM(sequence, i);
 }
 
-bool is_sequence(PyObject* object) {
-  return PyList_CheckExact(object) || is_tuple_or_size(object);
-}
+bool is_sequence(PyObject* object) { return PyList_CheckExact(object) || is_tuple_or_size(object); }
 
 Object size_object(PyObject* tensor, int dim) {
   return Object::steal(PyLong_FromLongLong(tensors().size_of(tensor, dim)));

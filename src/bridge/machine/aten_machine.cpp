@@ -328,6 +328,28 @@ class AtenMachine final : public Machine {
     return true;
   }
 
+  // The same for all of an optimizer's counts.
+  bool add_to_counts(const LinkedStep& step, const Step& plain) {
+    if (plain.op != kCountsOp || step.slots.size() != 1 || step.slots[0].argument != 0 ||
+        !step.numbers.empty() || step.arguments.size() < 3 || !step.arguments[1].isTensor() ||
+        !step.arguments[2].isScalar() || !step.arguments[2].toScalar().equal(1))
+      return false;
+    const std::vector<Register>& counts = step.slots[0].registers;
+    const at::Tensor& other = step.arguments[1].toTensor();
+    if (plain.results.size() != counts.size() || !other.is_cpu() || other.dim() != 0 ||
+        other.is_complex())
+      return false;
+    for (const Register count : counts)
+      if (count < 0 || !is_count((*this)[count])) return false;
+    const auto number = static_cast<float>(to_scalar(item_of(other)).toDouble());
+    for (size_t i = 0; i < counts.size(); ++i) {
+      at::Tensor sum = at::detail::empty_cpu({}, c10::kFloat, false, std::nullopt);
+      *sum.mutable_data_ptr<float>() = *(*this)[counts[i]].const_data_ptr<float>() + number;
+      if (plain.results[i] >= 0) registers_[plain.results[i]] = std::move(sum);
+    }
+    return true;
+  }
+
   // What copy_ does with a count, or false.
   static bool copy_count(const at::Tensor& to, const at::Tensor& from) {
     if (!is_count(to) || !is_count(from) || to.is_inference()) return false;
@@ -338,7 +360,7 @@ class AtenMachine final : public Machine {
 
   void call(const LinkedStep& step, size_t index) {
     const Step& plain = linked_.program().steps[index];
-    if (add_to_count(step, plain)) return;
+    if (add_to_count(step, plain) || add_to_counts(step, plain)) return;
     const bool in_place = step.in_place_op && is_ours(registers_[plain.reuse[0]]);
     fill_stack(step);
     if (in_place) {

@@ -40,7 +40,7 @@ def record_times(workload, repetitions):
         elapsed, graph = measure.once(lambda: smelt.record(workload.step, *workload.inputs))
         times.append(elapsed)
     stats = smelt.stats()
-    return times, len(graph), {tier: stats[f'shapes_{tier}'] // repetitions for tier in ('row', 'meta', 'probe')}
+    return times, len(graph), {tier: stats[f'shapes_{tier}'] // repetitions for tier in ('row', 'meta')}
 
 
 def compile_times(workload, repetitions):
@@ -73,8 +73,8 @@ def main():
         print(f'{arguments.model}: {workload.description}; PyTorch {torch.__version__}, {torch.get_num_threads()} '
               'threads')
         print(f'record, {ops} ops       {1e3 * record:9.1f} ms, median of {len(times)}; {1e3 * times[0]:.1f} ms the '
-              f'first time\n  result types       {tiers["row"]} from rows, {tiers["meta"]} from meta kernels, '
-              f'{tiers["probe"]} from probes', flush=True)
+              f'first time\n  result types       {tiers["row"]} from rows, {tiers["meta"]} from meta kernels',
+              flush=True)
     first, steady = compile_times(workload, 1 if arguments.quick else 3)
     capture = first - steady
     row = {'model': arguments.model, 'ops': ops, 'record_ms': 1e3 * record, 'first_record_ms': 1e3 * times[0],

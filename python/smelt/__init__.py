@@ -21,13 +21,15 @@ from ._errors import ArgumentError, BreakError, Error, InternalError, OptionErro
 from ._explain import explain
 from ._record import Graph, record
 from ._settings import list_backends, register_backend
+from ._sizes import mark_dynamic, mark_static
 from ._stance import stance
 
 _self_test.run()
 
 __version__ = _native.version
 __all__ = ['ArgumentError', 'BreakError', 'Error', 'Graph', 'InternalError', 'OptionError', 'RecompileError', 'RecordError',
-           'Report', 'cmake_prefix_path', 'compile', 'disable', 'explain', 'is_compiling', 'list_backends', 'record',
+           'Report', 'cmake_prefix_path', 'compile', 'disable', 'explain', 'is_compiling', 'list_backends', 'mark_dynamic',
+           'mark_static', 'record',
            'register_backend', 'reset', 'set_log', 'stance', 'stats', 'verify', 'warmup']
 
 # For C++ programs: cmake -DCMAKE_PREFIX_PATH="$(python -c 'import smelt; print(smelt.cmake_prefix_path)')".

@@ -26,8 +26,9 @@ def compile(model=None, *, mode='default', backend='native', dynamic=None, fullg
     mode: 'default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs' or 'lite'.
     backend: 'native'; 'eager', the captured ops one by one, as a baseline for debugging; a name given to
     smelt.register_backend; or a function of (graph, example_inputs) that returns what is called in the graph's place.
-    dynamic: a wish that other sizes cause no recompile. Code is compiled for the sizes it sees whatever is
-        given here: results are the same, and a warning says once that the wish was not granted.
+    dynamic: None compiles for the sizes at hand, and a size that has changed once is a number from then on, so that one
+        program is for all of them. True takes the sizes of all arguments for such numbers from the first call on, False
+        none ever. Sizes 0 and 1 are programs of their own. smelt.mark_dynamic and smelt.mark_static say it of one tensor.
     fullgraph: a graph break is a smelt.BreakError that says where it is and what to do.
     options: a dict of 'freeze', 'fusion', 'max_fused_nodes', 'numerics', 'recompile_limit', 'rollback'
         and 'verify_every', and for who looks for a fault 'disabled_passes'.

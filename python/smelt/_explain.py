@@ -6,7 +6,6 @@ from ._compile import check_callable, compile_with, is_disabled, is_off, native_
 from ._errors import ArgumentError
 from ._reach import Reach
 
-DYNAMIC_NOTE = 'dynamic=True: sizes are part of what is compiled; a call with other sizes compiles again'
 
 
 def explain(model, **keywords):
@@ -50,8 +49,6 @@ def _report(compiled, inputs):
 
 
 def _notes(native, settings):
-    if settings.dynamic:
-        yield DYNAMIC_NOTE
     stance = native._stance()
     if stance == 'as_process':
         stance = _native.process_stance()

@@ -88,6 +88,7 @@ class Settings:
         options = {name: value for name, value in self.options.items() if name not in _CAPTURE + _CALL}
         if 'disabled_passes' in options:
             options['disabled_passes'] = options['disabled_passes'].split('+')
+        options['sizes'] = {None: 'changing', True: 'varying', False: 'fixed'}[self.dynamic]
         if self.mode in GRAPHS:
             options['cuda_graphs'] = GRAPHS[self.mode]
         return {
@@ -100,9 +101,6 @@ class Settings:
 
     def notes(self):
         """Wishes that have no effect yet, a sentence each."""
-        if self.dynamic:
-            yield ('dynamic=True has no effect yet: sizes are compiled one by one, and each new one compiles again; pad '
-                   'to a few sizes where they vary a lot')
         if self.backend not in ('native', 'interpret') and (unused := [name for name in self.options if name in _OF_CODE]):
             yield (f'options {_names(unused)} have no effect with another back end than "native": they are about the code that '
                    'it makes')

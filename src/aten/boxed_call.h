@@ -45,6 +45,15 @@ struct BoxedCall {
   void fill(std::vector<c10::IValue>& stack, Source&& source) const;
 };
 
+// A list of ints with a symbolic one among them.
+inline c10::IValue with_size(const c10::IValue& ints, size_t at, const c10::SymInt& size) {
+  std::vector<c10::SymInt> sizes;
+  for (const c10::IValue& element : ints.toListRef())
+    sizes.push_back(element.isInt() ? c10::SymInt(element.toInt()) : element.toSymInt());
+  sizes[at] = size;
+  return c10::SymIntArrayRef(sizes);
+}
+
 // Hands each tensor that an op returned to store(tensor), those of lists one by one, and leaves an
 // empty stack.
 template <class Store>
@@ -70,9 +79,14 @@ void BoxedCall::fill(std::vector<c10::IValue>& stack, Source&& source) const {
       argument = source.number(use.index);
     } else {
       // A list is shared with the call, which keeps its own.
+      const c10::Scalar number = source.number(use.index);
+      if (number.isSymInt() && (argument.isIntList() || argument.isSymIntList())) {
+        argument = with_size(argument, static_cast<size_t>(use.element), number.toSymInt());
+        continue;
+      }
       if (own_list != &argument) argument = argument.toList().copy();
       own_list = &argument;
-      argument.toList().set(static_cast<size_t>(use.element), source.number(use.index));
+      argument.toList().set(static_cast<size_t>(use.element), number);
     }
   }
   for (const Slot& slot : slots) {

@@ -36,8 +36,10 @@ LogFacts make_log_facts(const OpInfo& op) {
   facts.dynamic_shapes = !op.literal_results && !op.is_mutable && !op.is_custom &&
                          !returns.empty() && (only_tensors || known.gives_columns);
   facts.ignores_autograd = op.is_factory || known.lifts || known.makes_new;
-  facts.takes_scalars =
-      !op.literal_results && !op.is_custom && !facts.data_dependent && !known.sized_by_numbers;
+  const Library library = library_of(op.name);
+  facts.takes_scalars = !op.literal_results &&
+                        (library == Library::aten || library == Library::own) &&
+                        !facts.data_dependent && !known.sized_by_numbers;
   facts.takes_any_shape =
       !op.literal_results && !op.is_custom && only_tensors && !known.sets_storage && !known.resizes;
   if (const auto reduction = op.handle.schema().argumentIndexWithName("reduction"))

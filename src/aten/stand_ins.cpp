@@ -41,6 +41,17 @@ bool takes_numbers(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::NumberType;
 }
 
+namespace {
+
+bool takes_sizes(const c10::TypePtr& type) {
+  if (const auto optional = type->cast<c10::OptionalType>())
+    return takes_sizes(optional->getElementType());
+  if (const auto list = type->cast<c10::ListType>()) return takes_sizes(list->getElementType());
+  return type->kind() == c10::TypeKind::SymIntType;
+}
+
+}  // namespace
+
 at::Tensor number_as_tensor(const c10::Scalar& number) {
   at::Tensor tensor = c10::scalar_to_tensor(number);
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -52,8 +63,12 @@ std::vector<LogScalar> take_stand_ins(StandIns& stand_ins, const OpInfo& op,
   stand_ins.reach();
   std::vector<LogScalar> taken;
   const auto& schema = op.handle.schema().arguments();
-  const auto take = [&](const LogScalar& scalar, bool can_take) {
-    if (can_take && op.log.takes_scalars)
+  const auto take = [&](const LogScalar& scalar, const StandIns::Found& found, bool is_written) {
+    const bool is_number = scalar.is_tensor || takes_numbers(op.arg_types[scalar.argument]);
+    const bool can_take = found.is_size
+                              ? is_number || takes_sizes(schema[scalar.argument].real_type())
+                              : is_number && op.log.takes_scalars;
+    if (can_take && !is_written)
       taken.push_back(scalar);
     else
       stand_ins.look_at(scalar.id);
@@ -67,12 +82,12 @@ std::vector<LogScalar> take_stand_ins(StandIns& stand_ins, const OpInfo& op,
       const auto found = stand_ins.find(tensor);
       if (!found) continue;
       const c10::AliasInfo* alias = schema[argument].alias_info();
-      take({argument, -1, true, found->id}, alias == nullptr || !alias->isWrite());
+      take({argument, -1, true, found->id}, *found, alias != nullptr && alias->isWrite());
       value = number_as_tensor(found->value);
     } else if (value.isSymInt() || value.isSymFloat()) {
       const auto found = find_symbolic(stand_ins, value);
       if (!found) continue;
-      take({argument, -1, false, found->id}, takes_numbers(op.arg_types[argument]));
+      take({argument, -1, false, found->id}, *found, false);
       value = found->value;
     } else if (value.isList() && !value.isTensorList()) {
       std::vector<StandIns::Found> found;
@@ -83,8 +98,7 @@ std::vector<LogScalar> take_stand_ins(StandIns& stand_ins, const OpInfo& op,
         if (!one) continue;
         found.push_back(*one);
         at.push_back(k);
-        take({argument, static_cast<int32_t>(k), false, one->id},
-             takes_numbers(op.arg_types[argument]));
+        take({argument, static_cast<int32_t>(k), false, one->id}, *one, false);
       }
       if (!found.empty()) value = with_numbers(value, found, at, op.arg_types[argument]);
     }

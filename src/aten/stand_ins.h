@@ -32,6 +32,7 @@ class StandIns {
   struct Found {
     ScalarId id;
     c10::Scalar value;
+    bool is_size = false;  // ops may take it where they take sizes
   };
   virtual ~StandIns() = default;
   // Nothing if it is none of these.

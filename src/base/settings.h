@@ -25,6 +25,13 @@ enum class Fusion : uint8_t {
 // When a program on CUDA is run as a CUDA graph.
 enum class GraphUse : uint8_t { never, if_faster, always };
 
+// Whether a size is part of what is compiled.
+enum class SizeUse : uint8_t {
+  fixed,     // each one is
+  changing,  // until it changes
+  varying,   // none is
+};
+
 struct Settings {
   Engine engine = Engine::native;
 
@@ -37,7 +44,8 @@ struct Settings {
   GraphUse cuda_graphs = GraphUse::never;
 
   // Of the capture of Python code.
-  bool fullgraph = false;   // an error where the tensor ops of a call can't be in one graph
+  bool fullgraph = false;  // an error where the tensor ops of a call can't be in one graph
+  SizeUse sizes = SizeUse::changing;
   int recompile_limit = 8;  // variants of a piece of code
   // Compiled code that is measured to be slower than Python is given up, and variants must be worth
   // their cost. A limit that the user has given is used up in any case.

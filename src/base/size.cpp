@@ -91,6 +91,15 @@ int Size::highest_symbol() const {
   return highest;
 }
 
+bool Size::uses_symbol(int index) const {
+  if (!form_) return false;
+  for (const Term& term : form_->terms)
+    for (const Atom& atom : term.atoms)
+      if (atom.symbol == index || atom.left.uses_symbol(index) || atom.right.uses_symbol(index))
+        return true;
+  return false;
+}
+
 std::string Size::str() const { return form_ ? form_->str() : std::to_string(value_); }
 
 Size operator+(const Size& a, const Size& b) {

@@ -32,6 +32,7 @@ class Size {
   int64_t evaluate(std::span<const int64_t> values) const;
   // The index of the symbol if this is one symbol and nothing else.
   std::optional<int> as_symbol() const;
+  bool uses_symbol(int index) const;
   // Highest symbol index used, -1 for a known size.
   int highest_symbol() const;
 

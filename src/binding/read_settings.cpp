@@ -83,6 +83,11 @@ void read_options(PyObject* options, Settings& settings) {
                                               {{"never", GraphUse::never},
                                                {"if_faster", GraphUse::if_faster},
                                                {"always", GraphUse::always}});
+    } else if (name == "sizes") {
+      settings.sizes = one_of<SizeUse>(name, value,
+                                       {{"fixed", SizeUse::fixed},
+                                        {"changing", SizeUse::changing},
+                                        {"varying", SizeUse::varying}});
     } else if (name == "freeze") {
       settings.freeze = as_flag(name, value);
     } else {

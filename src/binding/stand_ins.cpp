@@ -16,13 +16,16 @@ namespace {
 // and the call is made with the number itself.
 class NumberNode {
  public:
-  NumberNode(std::shared_ptr<bytecode::StandInUse> use, ScalarId id, c10::Scalar value)
-      : use_(std::move(use)), id_(id), value_(value) {}
+  NumberNode(std::shared_ptr<bytecode::StandInUse> use, ScalarId id, c10::Scalar value,
+             bool is_size)
+      : use_(std::move(use)), id_(id), value_(value), is_size_(is_size) {}
 
-  StandIns::Found found() const { return {id_, value_}; }
+  StandIns::Found found() const { return {id_, value_, is_size_}; }
   bool is_float() const { return value_.isFloatingPoint(); }
   int64_t as_int() { return look().toLong(); }
   double as_float() { return look().toDouble(); }
+  // A number beside it, which nobody traces.
+  NumberNode beside(c10::Scalar value) const { return {use_, UINT32_MAX, value, false}; }
   bool as_bool() { return is_float() ? as_float() != 0 : as_int() != 0; }
   std::string str() { return is_float() ? std::to_string(as_float()) : std::to_string(as_int()); }
 
@@ -35,6 +38,27 @@ class NumberNode {
   std::shared_ptr<bytecode::StandInUse> use_;
   ScalarId id_;
   c10::Scalar value_;
+  bool is_size_;
+};
+
+// How a stand-in compares with another number. PyTorch may ask whether it is so whatever the numbers
+// are, and goes on without an answer; whoever asks for the answer has looked at both.
+class ComparisonNode {
+ public:
+  ComparisonNode(NumberNode a, NumberOp op, NumberNode b)
+      : a_(std::move(a)), op_(op), b_(std::move(b)) {}
+
+  bool answer() {
+    const auto number = [](NumberNode& node) {
+      return node.is_float() ? Number(node.as_float()) : Number(node.as_int());
+    };
+    return std::get<bool>(*compute(op_, number(a_), number(b_)));
+  }
+
+ private:
+  NumberNode a_;
+  NumberOp op_;
+  NumberNode b_;
 };
 
 // Where the argument parser keeps the symbolic number of which it made a tensor.
@@ -44,8 +68,8 @@ constexpr const char* kBehindTensor = "_wrapped_number";
 
 c10::Scalar to_scalar(PyObject* number) { return to_scalar(bytecode::to_number(number)); }
 
-PyObject* PythonStandIns::make(PyObject* number, ScalarId id) {
-  const py::object node = py::cast(NumberNode(use_, id, to_scalar(number)));
+PyObject* PythonStandIns::make(PyObject* number, ScalarId id, bool is_size) {
+  const py::object node = py::cast(NumberNode(use_, id, to_scalar(number), is_size));
   const bool is_float = PyFloat_CheckExact(number);
   const py::handle type = is_float ? torch::get_symfloat_class() : torch::get_symint_class();
   // As its __init__ does, which is Python code, and the trace would follow it.
@@ -85,6 +109,9 @@ void bind_stand_ins(py::module_& m) {
   const auto where = [](auto result) {
     return [result](NumberNode& node, const py::args&) { return (node.*result)(); };
   };
+  const auto compare = [](NumberOp op) {
+    return [op](const NumberNode& a, const NumberNode& b) { return ComparisonNode(a, op, b); };
+  };
   py::class_<NumberNode>(m, "_NumberNode")
       .def("is_int", [](const NumberNode& node) { return !node.is_float(); })
       .def("is_float", &NumberNode::is_float)
@@ -99,8 +126,31 @@ void bind_stand_ins(py::module_& m) {
       .def("guard_float", where(&NumberNode::as_float))
       .def("guard_bool", where(&NumberNode::as_bool))
       .def("bool_", where(&NumberNode::as_bool))
+      .def("wrap_int", [](const NumberNode& node, int64_t value) { return node.beside(value); })
+      .def("eq", compare(NumberOp::eq))
+      .def("ne", compare(NumberOp::ne))
+      .def("lt", compare(NumberOp::lt))
+      .def("le", compare(NumberOp::le))
+      .def("gt", compare(NumberOp::gt))
+      .def("ge", compare(NumberOp::ge))
       .def("str", &NumberNode::str)
       .def("__str__", &NumberNode::str);
+  const auto asked = [](ComparisonNode& node, const py::args&) { return node.answer(); };
+  py::class_<ComparisonNode>(m, "_ComparisonNode")
+      .def("is_int", [](const ComparisonNode&) { return false; })
+      .def("is_float", [](const ComparisonNode&) { return false; })
+      .def("is_bool", [](const ComparisonNode&) { return true; })
+      .def("is_nested_int", [](const ComparisonNode&) { return false; })
+      .def("is_symbolic", [](const ComparisonNode&) { return true; })
+      .def("is_constant", [](const ComparisonNode&) { return false; })
+      .def("has_hint", [](const ComparisonNode&) { return true; })
+      .def("statically_known_true", [](const ComparisonNode&, const py::args&) { return false; })
+      .def("guard_bool", asked)
+      .def("guard_or_false", asked)
+      .def("guard_or_true", asked)
+      .def("guard_size_oblivious", asked)
+      .def("expect_true", asked)
+      .def("bool_", asked);
 }
 
 }  // namespace smelt

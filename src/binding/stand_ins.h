@@ -16,7 +16,7 @@ namespace smelt {
 class PythonStandIns final : public StandIns {
  public:
   // A new reference. The number is an exact int of at most 64 bits, or an exact float.
-  PyObject* make(PyObject* number, ScalarId id);
+  PyObject* make(PyObject* number, ScalarId id, bool is_size);
   // What happened since the first one was made.
   bytecode::StandInUse end();
 

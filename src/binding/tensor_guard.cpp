@@ -6,6 +6,9 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "aten/keys.h"
 #include "binding/tensors.h"
 #include "capture/bytecode/cpython/object.h"
@@ -37,9 +40,42 @@ bool has_hooks(const at::Tensor& tensor) {
   return leaf && (!leaf->pre_hooks().empty() || !leaf->post_hooks().empty());
 }
 
-class Guard final : public TensorGuard {
+// Strides of a tensor whose sizes vary: those that pack its dimensions densely, innermost first,
+// follow from the sizes; the others are what they are (Recorder has them so too).
+class DenseStrides {
  public:
-  explicit Guard(PyObject* object)
+  DenseStrides() = default;
+  DenseStrides(at::IntArrayRef sizes, at::IntArrayRef strides) : is_dense_(sizes.size()) {
+    order_.resize(sizes.size());
+    std::iota(order_.begin(), order_.end(), 0);
+    std::ranges::stable_sort(order_, [&](size_t a, size_t b) {
+      return strides[a] != strides[b] ? strides[a] < strides[b] : a > b;
+    });
+    int64_t next = 1;
+    for (const size_t dim : order_) {
+      is_dense_[dim] = strides[dim] == next;
+      if (is_dense_[dim]) next *= sizes[dim];
+    }
+  }
+  // The first dimension at which they are not so; `fixed`: the strides of the others.
+  std::optional<size_t> broken(at::IntArrayRef sizes, at::IntArrayRef strides,
+                               const int64_t* fixed) const {
+    int64_t next = 1;
+    for (const size_t dim : order_) {
+      if (strides[dim] != (is_dense_[dim] ? next : fixed[dim])) return dim;
+      if (is_dense_[dim]) next *= sizes[dim];
+    }
+    return std::nullopt;
+  }
+
+ private:
+  c10::SmallVector<size_t, 5> order_;  // of dimensions
+  c10::SmallVector<bool, 5> is_dense_;
+};
+
+class MetadataGuard final : public TensorGuard {
+ public:
+  MetadataGuard(PyObject* object, std::span<const int> varying)
       : type_(Object::share(reinterpret_cast<PyObject*>(Py_TYPE(object)))) {
     const at::Tensor& tensor = THPVariable_Unpack(object);
     keys_ = tensor.key_set().raw_repr();
@@ -55,6 +91,10 @@ class Guard final : public TensorGuard {
     strided_ = has_strides(tensor);
     shape_.append(tensor.sizes().begin(), tensor.sizes().end());
     if (strided_) shape_.append(tensor.strides().begin(), tensor.strides().end());
+    if (varying.empty()) return;
+    varies_.resize(dim_);
+    for (const int dim : varying) varies_[static_cast<size_t>(dim)] = true;
+    strides_ = DenseStrides(tensor.sizes(), tensor.strides());
   }
 
   bool holds(PyObject* object) const override {
@@ -67,6 +107,7 @@ class Guard final : public TensorGuard {
       return false;
     const c10::IntArrayRef sizes = impl->sizes();
     if (sizes.size() != dim_) return false;
+    if (!varies_.empty()) return holds_for(sizes, impl->strides());
     for (size_t i = 0; i < dim_; ++i)
       if (sizes[i] != shape_[i]) return false;
     if (!strided_) return true;
@@ -98,12 +139,29 @@ class Guard final : public TensorGuard {
       return "number of dimensions is " + std::to_string(tensor.dim()) + ", was " +
              std::to_string(dim_);
     for (size_t i = 0; i < dim_; ++i)
-      if (tensor.size(static_cast<int64_t>(i)) != shape_[i])
+      if (!fits(i, tensor.size(static_cast<int64_t>(i))))
         return differs("size", i, tensor.size(static_cast<int64_t>(i)), shape_[i]);
+    if (!varies_.empty()) {
+      const auto broken = strides_.broken(tensor.sizes(), tensor.strides(), &shape_[dim_]);
+      if (!broken) return "";
+      return "stride at dimension " + std::to_string(*broken) + " is " +
+             std::to_string(tensor.stride(static_cast<int64_t>(*broken))) +
+             ", which does not go with its sizes";
+    }
     for (size_t i = 0; strided_ && i < dim_; ++i)
       if (tensor.stride(static_cast<int64_t>(i)) != shape_[dim_ + i])
         return differs("stride", i, tensor.stride(static_cast<int64_t>(i)), shape_[dim_ + i]);
     return "";
+  }
+
+  std::vector<int> changed_sizes(PyObject* object) const override {
+    const std::string change = difference(object);
+    if (!change.starts_with("size ") && !change.starts_with("stride ")) return {};
+    std::vector<int> changed;
+    const at::Tensor& tensor = THPVariable_Unpack(object);
+    for (size_t i = 0; i < dim_; ++i)
+      if (!fits(i, tensor.size(static_cast<int64_t>(i)))) changed.push_back(static_cast<int>(i));
+    return changed;
   }
 
   std::string str() const override {
@@ -122,8 +180,20 @@ class Guard final : public TensorGuard {
   }
   std::string list(size_t first) const {
     std::string text = "[";
-    for (size_t i = 0; i < dim_; ++i) text += (i ? ", " : "") + std::to_string(shape_[first + i]);
+    for (size_t i = 0; i < dim_; ++i)
+      text += (i ? ", " : "") +
+              (first == 0 && varies(i) ? std::string("any") : std::to_string(shape_[first + i]));
     return text + "]";
+  }
+  bool varies(size_t dim) const { return !varies_.empty() && varies_[dim]; }
+  // Sizes 0 and 1 compute differently.
+  bool fits(size_t dim, int64_t size) const {
+    return varies(dim) ? size >= 2 : size == shape_[dim];
+  }
+  bool holds_for(at::IntArrayRef sizes, at::IntArrayRef strides) const {
+    for (size_t i = 0; i < dim_; ++i)
+      if (!fits(i, sizes[i])) return false;
+    return !strides_.broken(sizes, strides, &shape_[dim_]);
   }
 
   Object type_;
@@ -136,6 +206,8 @@ class Guard final : public TensorGuard {
   bool never_ = false;  // of a kind that is not compared
   size_t dim_ = 0;
   c10::SmallVector<int64_t, 10> shape_;  // sizes, then strides
+  c10::SmallVector<bool, 5> varies_;     // by dimension; none: no size varies
+  DenseStrides strides_;
 };
 
 PyObject* lookup(PyTypeObject* type, const char* name) {
@@ -157,8 +229,10 @@ bool has_code_of_its_own(PyTypeObject* type) {
 
 }  // namespace
 
-std::unique_ptr<TensorGuard> make_tensor_guard(PyObject* tensor) {
-  return std::make_unique<Guard>(tensor);
+std::unique_ptr<TensorGuard> make_tensor_guard(PyObject* tensor, std::span<const int> varying) {
+  const bool can_vary =
+      has_plain_sizes(THPVariable_Unpack(tensor)) && has_strides(THPVariable_Unpack(tensor));
+  return std::make_unique<MetadataGuard>(tensor, can_vary ? varying : std::span<const int>());
 }
 
 bool is_tensor_object(PyObject* object) {

@@ -20,6 +20,7 @@
 #include "binding/stand_ins.h"
 #include "bridge/choose_program.h"
 #include "bridge/run_outcome.h"
+#include "bridge/size_shadow.h"
 #include "bridge/traced_program.h"
 #include "capture/bytecode/cpython/object.h"
 #include "capture/bytecode/nodes/number_ops.h"
@@ -126,6 +127,7 @@ class NativeProgram final : public TensorProgram {
   size_t ops() const override { return program_->ops(); }
   bool is_left_to_autograd() const override { return program_->is_left_to_autograd(); }
   std::string str() const override { return program_->str(); }
+  std::vector<Guard> size_guards() const override { return program_->size_guards(); }
 
  private:
   void describe(RunOutcome& outcome, PyObject** outputs, Failure* failure) const {
@@ -457,11 +459,32 @@ class Log final : public TensorLog {
     return scalars;
   }
 
-  PyObject* stand_in(PyObject* number, ScalarId id) override {
+  Size add_size_symbol(int64_t hint) override { return shadow().add_symbol(hint); }
+  void vary(LogValue input, const SymbolicDims& dims) override { shadow().vary(input, dims); }
+  void set_size_locator(std::function<std::string()> where) override {
+    shadow().set_locator(std::move(where));
+  }
+  bool follow_sizes(const std::function<std::optional<Size>(ScalarId)>& size_of,
+                    std::string* why) override {
+    const bool was_on = log_.is_on();
+    log_.pause();
+    const Decision decision = shadow().follow(log_, size_of);
+    if (was_on) log_.resume();
+    if (!decision) *why = decision.reason();
+    return static_cast<bool>(decision);
+  }
+  std::optional<Sizes> sizes_of(LogValue value) const override {
+    return shadow_->sizes_of(log_, value);
+  }
+  int64_t hint(const Size& size) const override { return shadow_->symbols().hint(size); }
+  const std::vector<Guard>& size_guards() const override { return shadow_->symbols().guards(); }
+  const SymbolTable& size_symbols() const override { return shadow_->symbols(); }
+
+  PyObject* stand_in(PyObject* number, ScalarId id, bool is_size) override {
     // A mode written in Python would get to see it.
     if (at::impl::PythonTorchFunctionTLS::stack_len() > 0) return nullptr;
     log_.set_stand_ins(&stand_ins_);
-    return stand_ins_.make(number, id);
+    return stand_ins_.make(number, id, is_size);
   }
 
   StandInUse end_stand_ins() override {
@@ -497,6 +520,11 @@ class Log final : public TensorLog {
   }
 
  private:
+  SizeShadow& shadow() {
+    if (!shadow_) shadow_ = std::make_unique<SizeShadow>();
+    return *shadow_;
+  }
+
   static bool is_plain(PyObject* tensor) {
     return Py_TYPE(tensor) == reinterpret_cast<PyTypeObject*>(THPVariableClass);
   }
@@ -549,9 +577,13 @@ class Log final : public TensorLog {
     std::shared_ptr<const TracedProgram> program;
     {
       const py::gil_scoped_release nogil;  // it may run the autograd engine
-      const LogProgram::Interface interface{request.inputs,  request.outputs,
-                                            request.scalars, request.examples,
-                                            request.numbers, request.wanted_numbers};
+      const LogProgram::Interface interface{request.inputs,
+                                            request.outputs,
+                                            request.scalars,
+                                            request.examples,
+                                            request.numbers,
+                                            request.wanted_numbers,
+                                            request.sizes.any() ? &request.sizes : nullptr};
       program = choose_program(log_, interface, wanted_program(request),
                                compile_options(request.settings, request.module_state));
     }
@@ -573,6 +605,7 @@ class Log final : public TensorLog {
   }
 
   mutable OpLog log_;
+  std::unique_ptr<SizeShadow> shadow_;  // if sizes vary
   const caffe2::TypeMeta dtype_ = c10::get_default_dtype();
   PythonStandIns stand_ins_;
   std::vector<std::pair<LogItem, size_t>> calls_;  // begun, and where
@@ -591,8 +624,15 @@ class TorchTensors final : public Tensors {
     return refuse_tensor(tensor);
   }
   std::optional<LogTrouble> refuse_state() const override { return refuse_ambient(); }
-  std::unique_ptr<TensorGuard> guard(PyObject* tensor) const override {
-    return make_tensor_guard(tensor);
+  std::unique_ptr<TensorGuard> guard(PyObject* tensor,
+                                     std::span<const int> varying) const override {
+    return make_tensor_guard(tensor, varying);
+  }
+  int rank_of(PyObject* tensor) const override {
+    return static_cast<int>(THPVariable_Unpack(tensor).dim());
+  }
+  int64_t size_of(PyObject* tensor, int dim) const override {
+    return THPVariable_Unpack(tensor).size(dim);
   }
   std::unique_ptr<TensorLog> start_log() const override { return std::make_unique<Log>(); }
   bool backward_runs_python(PyObject* outputs) const override {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "capture/bytecode/nodes/tensors.h"
@@ -11,7 +12,8 @@
 namespace smelt {
 
 // Any tensor object.
-std::unique_ptr<bytecode::TensorGuard> make_tensor_guard(PyObject* tensor);
+std::unique_ptr<bytecode::TensorGuard> make_tensor_guard(PyObject* tensor,
+                                                         std::span<const int> varying);
 // Why the log can't follow the tensor; nothing if it can.
 std::optional<bytecode::LogTrouble> refuse_ambient();
 std::optional<bytecode::LogTrouble> refuse_tensor(PyObject* tensor);

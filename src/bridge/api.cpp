@@ -75,26 +75,49 @@ RecordedGraph record(const Function& function, const std::vector<at::Tensor>& ar
   return record_as(function, arguments, dynamic_shapes, {});
 }
 
-RecordedGraph record_as(const Function& function, const std::vector<at::Tensor>& arguments,
-                        const DynamicShapes& dynamic_shapes, const CompileOptions& compile) {
+namespace {
+
+template <class AddArgument>
+RecordedGraph record_with(const Function& function, const std::vector<at::Tensor>& arguments,
+                          RecorderOptions options, const AddArgument& add_argument,
+                          const CompileOptions& compile) {
   const auto start = std::chrono::steady_clock::now();
   OutsideLeaves leaves;
-  RecorderOptions options;
   options.on_lift = [&](const at::Tensor& real, const at::Tensor& twin) { leaves.add(real, twin); };
   auto recorder = std::make_shared<Recorder>(std::move(options));
   Recorded recorded;
   {
     RecordingScope scope(recorder);
     std::vector<at::Tensor> twins;
-    for (size_t i = 0; i < arguments.size(); ++i)
-      twins.push_back(recorder->add_argument(
-          arguments[i], i < dynamic_shapes.size() ? dynamic_shapes[i] : DynamicDims()));
+    for (size_t i = 0; i < arguments.size(); ++i) twins.push_back(add_argument(*recorder, i));
     const std::vector<at::Tensor> outputs = function(twins);
     leaves.check_grads_untouched(*recorder);
     recorded = recorder->finish(outputs);
   }
   count(Counter::record_ns, (std::chrono::steady_clock::now() - start).count());
   return RecordedGraph(std::make_shared<const RecordedGraph::Impl>(std::move(recorded), compile));
+}
+
+}  // namespace
+
+RecordedGraph record_as(const Function& function, const std::vector<at::Tensor>& arguments,
+                        const DynamicShapes& dynamic_shapes, const CompileOptions& compile) {
+  const auto add_argument = [&](Recorder& recorder, size_t i) {
+    return recorder.add_argument(arguments[i],
+                                 i < dynamic_shapes.size() ? dynamic_shapes[i] : DynamicDims());
+  };
+  return record_with(function, arguments, {}, add_argument, compile);
+}
+
+RecordedGraph record_as(const Function& function, const std::vector<at::Tensor>& arguments,
+                        const VaryingSizes& sizes, const CompileOptions& compile) {
+  RecorderOptions options;
+  options.symbols = &sizes.symbols;
+  const auto add_argument = [&](Recorder& recorder, size_t i) {
+    return recorder.add_sized_argument(arguments[i],
+                                       i < sizes.inputs.size() ? sizes.inputs[i] : SymbolicDims());
+  };
+  return record_with(function, arguments, std::move(options), add_argument, compile);
 }
 
 std::map<std::string, int64_t> stats() {

@@ -328,6 +328,7 @@ class Chooser {
   CompileOptions kernel_options() const {
     CompileOptions options = options_;
     options.schedule.backends = backends_of(want_);
+    options.has_symbol_values = true;
     options.schedule.any_order = !at::globalContext().deterministicAlgorithms();
     if (tracked_ || program_.has_grads()) options.frozen.clear();  // an optimizer changes weights
     return options;
@@ -348,16 +349,13 @@ class Chooser {
       return Decision::allow();
     }
     const auto replay = [&](const std::vector<at::Tensor>& twins) {
-      std::vector<c10::Scalar> numbers;  // further arguments
-      for (const c10::Scalar& example : program_.scalar_examples())
-        numbers.push_back(Recorder::current()->add_number(example));
-      return program_.replay(twins, numbers);
+      return program_.replay(twins, program_.add_numbers(*Recorder::current()));  // arguments too
     };
     // Changes of an inference tensor are not counted, and could not be noticed; nor could those
     // that ops make silently on another device.
     for (size_t i = 0; i < options.frozen.size(); ++i)
       if (examples[i].is_inference() || !can_watch(examples[i])) options.frozen[i] = false;
-    RecordedGraph graph = record_as(replay, examples, {}, options);
+    RecordedGraph graph = record_as(replay, examples, program_.sizes(), options);
     if (makes_native_kernels(options))
       if (const Decision decision =
               graph_is_faster(graph.impl().program->program(), few_elements(options, log_));

@@ -19,7 +19,7 @@ RunOutcome GraphProgram::run_compiled(const std::vector<at::Tensor>& inputs,
   for (const c10::Scalar& scalar : scalars) arguments.push_back(number_as_tensor(scalar));
   DroppedGradients dropped(log_, inputs);
   WrittenVersions versions(arguments, log_.version_rises());
-  RunOutcome outcome = graph_.impl().run_typed(arguments);
+  RunOutcome outcome = graph_.impl().run_typed(arguments, log_.symbols(scalars));
   if (!outcome.is_done()) {
     states.restore();
     if (outcome.kind != RunOutcome::Kind::mispredicted) return outcome;
@@ -35,6 +35,10 @@ RunOutcome GraphProgram::run_compiled(const std::vector<at::Tensor>& inputs,
     return RunOutcome::failed(outcome.changed);
   }
   return outcome;
+}
+
+std::vector<Guard> GraphProgram::size_guards() const {
+  return graph_.impl().program->program().symbols.guards();
 }
 
 std::string GraphProgram::str() const {

@@ -21,6 +21,7 @@ class GraphProgram final : public TracedProgram {
   Kind kind() const override { return Kind::graph; }
   size_t ops() const override { return graph_.size(); }
   std::string str() const override;
+  std::vector<Guard> size_guards() const override;
 
  protected:
   RunOutcome run_compiled(const std::vector<at::Tensor>& inputs,

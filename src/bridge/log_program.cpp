@@ -57,6 +57,7 @@ LogProgram::LogProgram(const OpLog& log, const CallLog& plain, const Interface& 
       register_of_(log.values().size(), -1) {
   const auto& inputs = interface.inputs;
   const auto& outputs = interface.outputs;
+  if (interface.sizes) sizes_ = *interface.sizes;
   for (const Number& example : interface.examples) scalar_examples_.push_back(to_scalar(example));
   for (size_t i = 0; i < numbers_.size(); ++i) {
     number_of_.emplace(numbers_[i].id, static_cast<int32_t>(i));

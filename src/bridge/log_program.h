@@ -19,6 +19,7 @@
 #include "aten/boxed_call.h"
 #include "aten/op_ambient.h"
 #include "base/number.h"
+#include "base/varying_sizes.h"
 #include "bridge/autograd/written_versions.h"
 #include "bridge/followed_function.h"
 #include "bridge/run_outcome.h"
@@ -27,6 +28,8 @@
 #include "capture/log/plain_log.h"
 
 namespace smelt {
+
+class Recorder;
 
 class LogProgram {
  public:
@@ -40,6 +43,7 @@ class LogProgram {
     std::span<const Number> examples;  // what the scalars are now
     std::span<const NumberStep> numbers;
     std::span<const ScalarId> wanted_numbers;
+    const VaryingSizes* sizes = nullptr;  // of these inputs and scalars; nullptr: none vary
   };
   // Ops that nobody needs are left out. `plain`: the log as plain data.
   LogProgram(const OpLog& log, const CallLog& plain, const Interface& interface);
@@ -92,6 +96,12 @@ class LogProgram {
   const std::vector<size_t>& retained() const { return retained_; }
   size_t ops() const { return steps_.size(); }
   const std::vector<ScalarId>& scalars() const { return scalars_; }
+  // Sizes that vary, of the inputs and of the scalars; and the values that a run's scalars give
+  // their symbols.
+  const VaryingSizes& sizes() const { return sizes_; }
+  std::vector<int64_t> symbols(std::span<const c10::Scalar> scalars) const;
+  // The scalars as numbers of a recording that has these symbols.
+  std::vector<c10::Scalar> add_numbers(Recorder& recorder) const;
   // What the run-time scalars were when the log was made.
   const std::vector<c10::Scalar>& scalar_examples() const { return scalar_examples_; }
   const std::vector<at::Generator>& generators() const { return generators_; }
@@ -215,6 +225,7 @@ class LogProgram {
   std::vector<uint32_t> needed_numbers_;      // likewise, wanted or taken by an op or a check
   size_t items_ = 0;                          // numbers that ops give
   std::vector<c10::Scalar> scalar_examples_;  // as scalars_
+  VaryingSizes sizes_;
   std::vector<Constant> constants_;
   std::vector<int32_t> inputs_;   // registers
   std::vector<int32_t> outputs_;  // registers; -1: undefined

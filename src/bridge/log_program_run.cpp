@@ -387,6 +387,24 @@ RunOutcome LogProgram::attempt(std::vector<at::Tensor> inputs, std::span<const c
   }
 }
 
+std::vector<int64_t> LogProgram::symbols(std::span<const c10::Scalar> scalars) const {
+  std::vector<int64_t> values = sizes_.symbols.hints();
+  for (size_t i = 0; i < values.size(); ++i)
+    if (sizes_.values[i] < scalars.size()) values[i] = scalars[sizes_.values[i]].toLong();
+  return values;
+}
+
+std::vector<c10::Scalar> LogProgram::add_numbers(Recorder& recorder) const {
+  std::vector<c10::Scalar> numbers;
+  for (size_t i = 0; i < scalar_examples_.size(); ++i) {
+    // All of them are arguments, in their order; a size is known from the symbols as well.
+    const c10::Scalar number = recorder.add_number(scalar_examples_[i]);
+    const bool is_size = i < sizes_.scalars.size() && sizes_.scalars[i];
+    numbers.push_back(is_size ? recorder.size_as_number(*sizes_.scalars[i]) : number);
+  }
+  return numbers;
+}
+
 // torch.div(3, 2): nothing in it is a tensor that a recorder could follow.
 void LogProgram::refuse_ops_on_numbers() const {
   std::vector<bool> is_number(registers_);

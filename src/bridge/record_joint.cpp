@@ -6,6 +6,7 @@
 
 #include <chrono>
 
+#include "aten/convert.h"
 #include "base/error.h"
 #include "diagnostics/counters.h"
 
@@ -52,13 +53,16 @@ void check_inputs(const std::vector<at::Tensor>& leaves, const std::vector<at::T
 // A recorder that is on, with twins of the inputs as leaves and of the numbers as its arguments.
 class LeafRecording {
  public:
-  LeafRecording(RecorderOptions options, const std::vector<at::Tensor>& inputs,
-                std::span<const c10::Scalar> examples)
+  LeafRecording(RecorderOptions options, const LogProgram& program,
+                const std::vector<at::Tensor>& inputs)
       : leaves(leaves_of(inputs)),
         recorder(std::make_shared<Recorder>(std::move(options))),
         scope_(recorder) {
-    for (const at::Tensor& leaf : leaves) twins.push_back(recorder->add_argument(leaf));
-    for (const c10::Scalar& example : examples) numbers.push_back(recorder->add_number(example));
+    const std::vector<SymbolicDims>& sizes = program.sizes().inputs;
+    for (size_t i = 0; i < leaves.size(); ++i)
+      twins.push_back(
+          recorder->add_sized_argument(leaves[i], i < sizes.size() ? sizes[i] : SymbolicDims()));
+    numbers = program.add_numbers(*recorder);
   }
 
   Recorded finish(const std::vector<at::Tensor>& outputs) {
@@ -80,19 +84,34 @@ class LeafRecording {
 
 }  // namespace
 
+namespace {
+
+// The gradient of an output has its sizes.
+SymbolicDims varying_dims(const at::Tensor& output) {
+  SymbolicDims dims;
+  for (int64_t dim = 0; dim < output.dim(); ++dim)
+    if (const Size size = to_size(output.sym_size(dim)); !size.is_known())
+      dims.emplace(static_cast<int>(dim), size);
+  return dims;
+}
+
+}  // namespace
+
 Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& inputs,
-                      std::span<const c10::Scalar> numbers,
                       const std::vector<at::Tensor>& gradients, const std::vector<bool>& used) {
   RecorderOptions options;
   options.generators = program.generators();
-  LeafRecording recording(std::move(options), inputs, numbers);
+  options.symbols = &program.sizes().symbols;
+  LeafRecording recording(std::move(options), program, inputs);
   const std::vector<at::Tensor>& twins = recording.twins;
   std::vector<at::Tensor> wanted, seeds, tracked;
   std::vector<at::Tensor> seed_twins;
-  for (const at::Tensor& gradient : gradients)
-    seed_twins.push_back(gradient.defined() ? recording.recorder->add_argument(gradient)
-                                            : at::Tensor());
   std::vector<at::Tensor> outputs = program.replay(twins, recording.numbers);
+  for (size_t i = 0; i < gradients.size(); ++i)
+    seed_twins.push_back(
+        gradients[i].defined() && outputs[i].defined()
+            ? recording.recorder->add_sized_argument(gradients[i], varying_dims(outputs[i]))
+            : at::Tensor());
   check_inputs(recording.leaves, twins);
   for (const at::Tensor& twin : twins)
     if (twin.requires_grad()) wanted.push_back(twin);
@@ -118,7 +137,8 @@ Recorded record_step(const LogProgram& program, const std::vector<at::Tensor>& i
   options.generators = program.generators();
   options.grads_are_known = true;
   options.grad_owners = program.grad_owners();
-  LeafRecording recording(std::move(options), inputs, program.scalar_examples());
+  options.symbols = &program.sizes().symbols;
+  LeafRecording recording(std::move(options), program, inputs);
   return recording.finish(program.replay(recording.twins, recording.numbers));
 }
 

@@ -18,7 +18,6 @@ namespace smelt {
 // those of the log, then one gradient for each input that requires one, none where it would be
 // None. An Error where that can't be recorded.
 Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& inputs,
-                      std::span<const c10::Scalar> numbers,
                       const std::vector<at::Tensor>& gradients, const std::vector<bool>& used);
 
 // A log that runs its own backward passes and sets gradients, as it is.

@@ -217,7 +217,9 @@ std::vector<at::Tensor> RecordedGraph::Impl::run(const std::vector<at::Tensor>& 
   }
 }
 
-RunOutcome RecordedGraph::Impl::run_typed(std::vector<at::Tensor> arguments) const {
+RunOutcome RecordedGraph::Impl::run_typed(std::vector<at::Tensor> arguments,
+                                          std::vector<int64_t> symbols) const {
+  if (program->program().symbols.broken_by(symbols) != nullptr) return {};
   std::vector<at::Tensor> inputs;
   inputs.reserve(graph.inputs.size());
   for (const Input& input : graph.inputs) {
@@ -230,7 +232,7 @@ RunOutcome RecordedGraph::Impl::run_typed(std::vector<at::Tensor> arguments) con
     }
     if (!inputs.back().defined()) return {};
     if (offsets_matter_ &&
-        graph.type(input.value).offset.evaluate({}) != inputs.back().storage_offset())
+        graph.type(input.value).offset.evaluate(symbols) != inputs.back().storage_offset())
       return {};
   }
   if (find_alias(inputs)) return {};
@@ -238,7 +240,8 @@ RunOutcome RecordedGraph::Impl::run_typed(std::vector<at::Tensor> arguments) con
   arguments.clear();
   bool changed = false;
   try {
-    std::vector<at::Tensor> outputs = execute(*program, std::move(inputs), {}, &changed);
+    std::vector<at::Tensor> outputs =
+        execute(*program, std::move(inputs), std::move(symbols), &changed);
     return RunOutcome::done(std::move(outputs), changed);
   } catch (const KernelFailed&) {
     return RunOutcome::not_for_these();  // the ops themselves say what is wrong

@@ -25,7 +25,8 @@ struct RecordedGraph::Impl {
   // none for these arguments all the same: they share memory, or lie elsewhere in it, or a kernel
   // can't compute with them. Those that are moved in are held no longer than needed, if it is
   // compiled with release_inputs.
-  RunOutcome run_typed(std::vector<at::Tensor> arguments) const;
+  // `symbols`: their values, if the graph has any.
+  RunOutcome run_typed(std::vector<at::Tensor> arguments, std::vector<int64_t> symbols = {}) const;
 
   // Adds its ops to smelt.stats(), or takes them back (-1): it is not run after all.
   void count_ops(int64_t sign) const;
@@ -63,5 +64,8 @@ struct RecordedGraph::Impl {
 // smelt::record (include/smelt/smelt.h) with a choice of how the graph is compiled.
 RecordedGraph record_as(const Function& function, const std::vector<at::Tensor>& arguments,
                         const DynamicShapes& dynamic_shapes, const CompileOptions& options);
+// The same with the symbols of these sizes; runs are given their values.
+RecordedGraph record_as(const Function& function, const std::vector<at::Tensor>& arguments,
+                        const VaryingSizes& sizes, const CompileOptions& options);
 
 }  // namespace smelt

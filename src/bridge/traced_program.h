@@ -46,6 +46,8 @@ class TracedProgram {
   bool is_watched() const;
   virtual size_t ops() const = 0;
   virtual std::string str() const = 0;
+  // What it relies on about sizes that vary.
+  virtual std::vector<Guard> size_guards() const { return {}; }
 
  protected:
   // What is run in the place of the log.

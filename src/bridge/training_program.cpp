@@ -28,7 +28,7 @@ namespace {
 
 // A pass that makes a graph of the gradients costs as much as so many compiled ones win.
 constexpr int kGraphPass = 4;
-constexpr int kMostGraphPasses = 8 * kGraphPass;
+constexpr int kMostGraphPasses = 5 * kGraphPass;
 
 Recorded part_of(const Recorded& recorded, Graph graph, size_t arguments,
                  std::vector<int32_t> returned_input) {
@@ -90,6 +90,7 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
     if (log.values()[input].requires_grad) tracked_inputs_.push_back(examples.size());
     examples.push_back(log.tensor(input));
   }
+  keep_examples(log, inputs);
   std::vector<LogValue> tracked;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] < 0 || !log.values()[outputs[i]].requires_grad) continue;
@@ -99,13 +100,15 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
     at::Tensor like = without_contents(output.sizes, output.strides, options);
     if (!like.is_non_overlapping_and_dense())
       like = without_contents(output.sizes, c10::contiguous_strides(output.sizes), options);
-    tracked_.push_back({i, like.sizes().vec(), like.strides().vec(), options});
+    tracked_.push_back({i, like.sizes().vec(), like.strides().vec(), options, {}, {}});
   }
   used_up_by_ = smelt::used_up_by(log, tracked);
-  Recorded recorded = record_joint(log_, examples, log_.scalar_examples(), gradient_examples(),
-                                   std::vector<bool>(tracked_.size(), true));
+  Recorded recorded =
+      record_joint(log_, examples, gradient_examples(), std::vector<bool>(tracked_.size(), true));
+  find_varying_gradients(recorded.graph);
   for (size_t i = 0; i < tracked_inputs_.size(); ++i)
     gets_gradient_.push_back(recorded.graph.outputs.at(outputs_ + i) >= 0);
+  find_groups(log, inputs, tracked);
   const size_t arguments = examples.size() + log_.scalars().size();
   parts_ = {.arguments = static_cast<int32_t>(arguments),
             .outputs = static_cast<int32_t>(outputs_),
@@ -122,6 +125,59 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
       options_);
   recorded.graph = {};
   uncompiled_.emplace(std::move(split), std::move(recorded));
+}
+
+// Inputs of later runs have other sizes.
+void TrainingProgram::keep_examples(const OpLog& log, std::span<const LogValue> inputs) {
+  const std::vector<SymbolicDims>& varying = log_.sizes().inputs;
+  for (size_t i = 0; i < varying.size(); ++i) {
+    const LoggedTensor& known = log.values()[inputs[i]];
+    examples_.push_back(varying[i].empty()
+                            ? at::Tensor()
+                            : without_contents(known.sizes, known.strides,
+                                               at::dtype(known.dtype).device(known.device)));
+    if (examples_.back().defined()) examples_.back().set_requires_grad(known.requires_grad);
+  }
+}
+
+void TrainingProgram::find_varying_gradients(const Graph& joint) {
+  if (!log_.sizes().any()) return;
+  const auto arguments = static_cast<int32_t>(log_.sizes().inputs.size() + log_.scalars().size());
+  for (const Input& input : joint.inputs) {
+    if (input.source != Source::argument || input.index < arguments) continue;
+    Gradient& gradient = tracked_.at(static_cast<size_t>(input.index - arguments));
+    gradient.varying_sizes = joint.type(input.value).sizes;
+    gradient.varying_strides = joint.type(input.value).strides;
+  }
+}
+
+void TrainingProgram::find_groups(const OpLog& log, std::span<const LogValue> inputs,
+                                  std::span<const LogValue> outputs) {
+  std::vector<LogValue> tracked_inputs;
+  for (const size_t input : tracked_inputs_) tracked_inputs.push_back(inputs[input]);
+  const std::vector<std::vector<bool>> reached = reached_by(log, outputs, tracked_inputs);
+  std::map<std::vector<bool>, size_t> known;
+  for (size_t output = 0; output < outputs.size(); ++output) {
+    const auto [group, is_new] = known.try_emplace(reached[output], groups_.size());
+    if (is_new) {
+      ResultGroup& made = groups_.emplace_back();
+      for (size_t input = 0; input < tracked_inputs.size(); ++input)
+        if (reached[output][input]) made.inputs.push_back(input);
+    }
+    groups_[group->second].outputs.push_back(output);
+  }
+  if (groups_.size() > 1) return;
+  for (ResultGroup& group : groups_) {
+    group.inputs.resize(tracked_inputs.size());
+    std::iota(group.inputs.begin(), group.inputs.end(), 0);
+  }
+}
+
+bool TrainingProgram::is_reached(size_t input, const std::vector<bool>& outputs) const {
+  return std::ranges::any_of(groups_, [&](const ResultGroup& group) {
+    return std::ranges::find(group.inputs, input) != group.inputs.end() &&
+           std::ranges::any_of(group.outputs, [&](size_t output) { return outputs[output]; });
+  });
 }
 
 // Kernels compute simple ops: what of a compound one is worth saving is seen in its pieces.
@@ -217,7 +273,8 @@ RunOutcome TrainingProgram::run_forward(const std::vector<at::Tensor>& tensors,
     for (size_t input : changed_) before[input] = inputs[input].clone();
   }
   WrittenVersions versions(inputs, log_.version_rises());
-  RunOutcome outcome = forward_->run_typed(inputs);
+  std::vector<int64_t> symbols = log_.symbols(scalars);
+  RunOutcome outcome = forward_->run_typed(inputs, symbols);
   if (!outcome.is_done()) {
     states.restore();
     // What the log expects is most likely what does not hold; else the ops say what is wrong.
@@ -227,8 +284,8 @@ RunOutcome TrainingProgram::run_forward(const std::vector<at::Tensor>& tensors,
   try {
     versions.settle(outcome.outputs);
     if (!tracked_.empty())
-      BackwardNode::attach(shared_from_this(), inputs, outcome.outputs, std::move(before),
-                           std::move(states));
+      BackwardNode::attach(shared_from_this(), inputs, std::move(symbols), outcome.outputs,
+                           std::move(before), std::move(states));
   } catch (const std::exception&) {
     return RunOutcome::failed(outcome.changed || !log_.generators().empty());  // numbers are drawn
   }
@@ -248,7 +305,8 @@ TrainingProgram::Backward TrainingProgram::compile_backward(SplitGraphs split,
   backward.compiled = std::make_unique<const RecordedGraph::Impl>(
       part_of(rest, std::move(split.backward), arguments, std::move(split.returned_argument)),
       std::move(options));
-  backward.may_fail = may_fail(backward.compiled->graph);
+  backward.may_fail =
+      may_fail(backward.compiled->graph) || !backward.compiled->graph.symbols.guards().empty();
   return backward;
 }
 
@@ -271,7 +329,10 @@ class DefaultDtype {
 TrainingProgram::Backward TrainingProgram::record_backward(
     const std::vector<bool>& used, const std::vector<at::Tensor>& inputs) const {
   const DefaultDtype as_in_forward(forward_->graph.default_float);
-  Recorded recorded = record_joint(log_, inputs, log_.scalar_examples(), gradient_examples(), used);
+  std::vector<at::Tensor> examples = inputs;
+  for (size_t i = 0; i < examples_.size(); ++i)
+    if (examples_[i].defined()) examples[i] = examples_[i];
+  Recorded recorded = record_joint(log_, examples, gradient_examples(), used);
   if (is_simplified_) simplify(recorded);
   const std::vector<ValueName> names = value_names(recorded.graph);
   std::vector<bool> available;
@@ -283,6 +344,11 @@ TrainingProgram::Backward TrainingProgram::record_backward(
   for (const SavedValue& needed : split.saved)
     saved.push_back(std::ranges::find(names_, names[needed.value]) - names_.begin());
   return compile_backward(std::move(split), std::move(saved), std::move(recorded));
+}
+
+bool TrainingProgram::is_too_early_for(const std::vector<bool>& used) const {
+  const std::lock_guard lock(mutex_);
+  return graph_passes_.load(std::memory_order_relaxed) > 0 && !backwards_.contains(used);
 }
 
 const TrainingProgram::Backward& TrainingProgram::backward_for(

@@ -24,6 +24,11 @@
 
 namespace smelt {
 
+// Results that are computed of the same inputs: by number among those that require gradients.
+struct ResultGroup {
+  std::vector<size_t> outputs, inputs;
+};
+
 class TrainingProgram final : public TracedProgram,
                               public std::enable_shared_from_this<TrainingProgram> {
  public:
@@ -42,6 +47,9 @@ class TrainingProgram final : public TracedProgram,
   Kind kind() const override { return Kind::training; }
   size_t ops() const override;
   std::string str() const override;
+  std::vector<Guard> size_guards() const override {
+    return forward_->program->program().symbols.guards();
+  }
 
  protected:
   RunOutcome run_compiled(const std::vector<at::Tensor>& inputs,
@@ -49,12 +57,14 @@ class TrainingProgram final : public TracedProgram,
 
  private:
   friend class BackwardNode;
+  friend class ForwardRun;
 
   // What a gradient of an output looks like; its sizes are given by the output.
   struct Gradient {
     size_t output;
-    std::vector<int64_t> sizes, strides;
+    std::vector<int64_t> sizes, strides;  // as they were when it was traced
     at::TensorOptions options;
+    Sizes varying_sizes, varying_strides;  // in a run; none: as they were
   };
   // The gradients of inputs for one choice of outputs whose gradients are there.
   struct Backward {
@@ -66,6 +76,12 @@ class TrainingProgram final : public TracedProgram,
   RunOutcome run_forward(const std::vector<at::Tensor>& inputs,
                          std::span<const c10::Scalar> scalars) const;
   std::vector<at::Tensor> gradient_examples() const;
+  void keep_examples(const OpLog& log, std::span<const LogValue> inputs);
+  void find_varying_gradients(const Graph& joint);
+  void find_groups(const OpLog& log, std::span<const LogValue> inputs,
+                   std::span<const LogValue> outputs);
+  // Is the tracked input one of which some of these tracked outputs are computed?
+  bool is_reached(size_t input, const std::vector<bool>& outputs) const;
   void simplify(Recorded& recorded) const;
   SplitGraphs split(Recorded& recorded);
   void find_written(const Graph& forward);
@@ -73,6 +89,9 @@ class TrainingProgram final : public TracedProgram,
   Backward compile_backward(SplitGraphs split, std::vector<size_t> saved, Recorded rest) const;
   Backward record_backward(const std::vector<bool>& used,
                            const std::vector<at::Tensor>& inputs) const;
+  // Would a backward for these outputs be compiled for a pass or two? Where passes make graphs of
+  // the gradients the log is about to take over.
+  bool is_too_early_for(const std::vector<bool>& used) const;
   // `used`: by tracked output. `inputs` gives the tensors that went into the forward. Thread-safe.
   const Backward& backward_for(const std::vector<bool>& used,
                                const std::function<std::vector<at::Tensor>()>& inputs) const;
@@ -81,11 +100,13 @@ class TrainingProgram final : public TracedProgram,
   const OpAmbient ambient_;  // that the log started with
   const CompileOptions options_;
   const size_t outputs_;
+  std::vector<at::Tensor> examples_;    // by input, of those whose sizes vary: what it was like
   std::vector<size_t> tracked_inputs_;  // that require gradients
   std::vector<bool> gets_gradient_;     // by tracked input: it is not only detached
   std::vector<Gradient> tracked_;       // outputs that do
   // [i][j]: a pass from tracked output i frees what one from j needs (shared_history.h).
   std::vector<std::vector<bool>> used_up_by_;
+  std::vector<ResultGroup> groups_;
   std::vector<size_t> written_;   // inputs that the forward changes
   std::vector<size_t> changed_;   // of those, the ones whose contents matter to its results
   std::vector<bool> is_scratch_;  // by input: written, and what it holds does not matter

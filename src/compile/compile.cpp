@@ -17,6 +17,10 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+LowerOptions lower_options(const CompileOptions& options) {
+  return {.release_inputs = options.release_inputs, .has_symbol_values = options.has_symbol_values};
+}
+
 // Nothing is lost if machine code can't be made: the nodes are called then.
 Program lower_with_kernels(const Graph& graph, const CompileOptions& options, Record& record) {
   try {
@@ -25,11 +29,11 @@ Program lower_with_kernels(const Graph& graph, const CompileOptions& options, Re
     if (log_enabled(Log::code))
       for (const ScheduledKernel& scheduled : schedule.kernels)
         log(Log::code, "\n" + scheduled.kernel.str());
-    return lower(graph, schedule, make_kernels(schedule, options, record), options.release_inputs);
+    return lower(graph, schedule, make_kernels(schedule, options, record), lower_options(options));
   } catch (const InternalError& error) {
     warn_once("kernels could not be made, and PyTorch's are called instead: " +
               std::string(error.what()));
-    return lower(graph, options.release_inputs);
+    return lower(graph, lower_options(options));
   }
 }
 
@@ -64,7 +68,7 @@ Program compile(Graph& graph, CompileOptions options, Record& record) {
   const auto lowering = Clock::now();
   const auto lowered = [&](const Graph& part) {
     return with_kernels ? lower_with_kernels(part, options, record)
-                        : lower(part, options.release_inputs);
+                        : lower(part, lower_options(options));
   };
   Program program = lowered(graph);
   if (preparation) program.preparation = std::make_shared<const Program>(lowered(*preparation));

@@ -26,6 +26,8 @@ struct CompileOptions {
   // By argument of the recorded function: it is frozen, as PassOptions::frozen says.
   std::vector<bool> frozen;
   GraphUse cuda_graphs = GraphUse::never;
+  // Whoever runs the program gives the values of its symbols; else inputs have to have them.
+  bool has_symbol_values = false;
 };
 
 // Those that the user's settings ask for; all else is as it is by itself. `module_state`: by
@@ -39,11 +41,15 @@ Program compile(Graph& graph, CompileOptions options, Record& record);
 // What PassOptions::has_kernels asks.
 std::function<bool(const Device&)> has_kernels(const ScheduleOptions& options);
 
-// One step per node; registers released after their last use; symbols bound to input dimensions. An
-// Error if a symbol stands in no input.
-Program lower(const Graph& graph, bool release_inputs = false);
+// One step per node; registers released after their last use; symbols bound to input dimensions,
+// unless a run is given their values. An Error if a symbol stands in no input then.
+struct LowerOptions {
+  bool release_inputs = false;
+  bool has_symbol_values = false;
+};
+Program lower(const Graph& graph, LowerOptions options = {});
 // The same for a schedule whose kernels are these.
 Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelImage> kernels,
-              bool release_inputs = false);
+              LowerOptions options = {});
 
 }  // namespace smelt

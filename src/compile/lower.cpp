@@ -93,15 +93,16 @@ SymbolBinding bind(const Graph& graph, int symbol) {
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const Schedule& schedule, bool release_inputs)
+  Lowering(const Graph& graph, const Schedule& schedule, const LowerOptions& options)
       : graph_(graph),
         schedule_(schedule),
+        has_symbol_values_(options.has_symbol_values),
         in_place_(stored_in_place(graph, schedule)),
         batch_ends_(batch_ends(graph, schedule, in_place_)),
         visible_(visible_views(graph)),
         register_of_(graph.values.size(), -1) {
     for (const Unit& unit : schedule.order) accesses_.push_back(access_of(graph, schedule, unit));
-    last_reader_ = last_readers(graph, accesses_, release_inputs);
+    last_reader_ = last_readers(graph, accesses_, options.release_inputs);
   }
 
   Program run(std::vector<KernelImage> kernels) {
@@ -109,7 +110,8 @@ class Lowering {
     program_.symbols = graph_.symbols;
     program_.symbols.set_locator(nullptr);  // of the recorder, which the program outlives
     for (size_t i = 0; i < graph_.symbols.symbols().size(); ++i) {
-      program_.bindings.push_back(bind(graph_, static_cast<int>(i)));
+      program_.bindings.push_back(has_symbol_values_ ? SymbolBinding()
+                                                     : bind(graph_, static_cast<int>(i)));
     }
     for (const Input& input : graph_.inputs) {
       program_.inputs.push_back({.reg = take(input.value),
@@ -235,6 +237,7 @@ class Lowering {
 
   const Graph& graph_;
   const Schedule& schedule_;
+  const bool has_symbol_values_;
   std::vector<Access> accesses_;  // by position in the schedule
   std::vector<int> last_reader_;
   std::vector<ValueId> in_place_;  // by value: the input it is stored into, or -1
@@ -249,16 +252,16 @@ class Lowering {
 
 }  // namespace
 
-Program lower(const Graph& graph, bool release_inputs) {
+Program lower(const Graph& graph, LowerOptions options) {
   Schedule schedule;
   for (size_t i = 0; i < graph.nodes.size(); ++i)
     schedule.order.push_back({.node = static_cast<NodeId>(i)});
-  return lower(graph, schedule, {}, release_inputs);
+  return lower(graph, schedule, {}, options);
 }
 
 Program lower(const Graph& graph, const Schedule& schedule, std::vector<KernelImage> kernels,
-              bool release_inputs) {
-  Program program = Lowering(graph, schedule, release_inputs).run(std::move(kernels));
+              LowerOptions options) {
+  Program program = Lowering(graph, schedule, options).run(std::move(kernels));
   place_in_arena(graph, schedule, program);
   if (log_enabled(Log::memory)) log(Log::memory, describe_peak(graph, schedule, program));
   return program;

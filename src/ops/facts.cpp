@@ -88,8 +88,9 @@ Library library_of(OpName op) {
   const std::string& name = op.str();
   if (name.starts_with("aten::")) return Library::aten;
   if (name.starts_with("mkldnn::")) return Library::mkldnn;
+  if (name.starts_with("smelt::")) return Library::own;
   static constexpr std::string_view kKnown[] = {
-      "prims::", "smelt::", "onednn::", "mkl::", "quantized::", "torch_nn::"};
+      "prims::", "onednn::", "mkl::", "quantized::", "torch_nn::"};
   const bool is_known = std::ranges::any_of(
       kKnown, [&](std::string_view library) { return name.starts_with(library); });
   return is_known ? Library::known : Library::foreign;

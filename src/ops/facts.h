@@ -18,7 +18,8 @@ const OpFacts& facts_of(OpName op);
 enum class Library : uint8_t {
   aten,
   mkldnn,   // oneDNN's, which passes write
-  known,    // of PyTorch or smelt: it computes, and does nothing else
+  own,      // smelt's, which logs have
+  known,    // of PyTorch: it computes, and does nothing else
   foreign,  // nothing is known of it
 };
 Library library_of(OpName op);

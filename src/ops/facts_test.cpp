@@ -49,6 +49,7 @@ TEST(Facts, Libraries) {
   EXPECT_EQ(library_of(OpName("aten::add.Tensor")), Library::aten);
   EXPECT_EQ(library_of(OpName("mkldnn::_linear_pointwise")), Library::mkldnn);
   EXPECT_EQ(library_of(OpName("prims::convert_element_type")), Library::known);
+  EXPECT_EQ(library_of(OpName("smelt::seed")), Library::own);
   EXPECT_EQ(library_of(OpName("mine::op")), Library::foreign);
 }
 

@@ -16,9 +16,17 @@ bool is_one_of(OpName op, std::span<const OpName> ops) {
 }
 
 bool is_extreme(OpName op) {
-  static const OpName ops[] = {
-      OpName("aten::amax"),    OpName("aten::amin"),    OpName("aten::max"),    OpName("aten::min"),
-      OpName("aten::max.dim"), OpName("aten::min.dim"), OpName("aten::aminmax")};
+  static const OpName ops[] = {OpName("aten::amax"),
+                               OpName("aten::amin"),
+                               OpName("aten::max"),
+                               OpName("aten::min"),
+                               OpName("aten::max.dim"),
+                               OpName("aten::min.dim"),
+                               OpName("aten::aminmax"),
+                               OpName("aten::max_pool2d_with_indices"),
+                               OpName("aten::max_pool3d_with_indices"),
+                               OpName("aten::adaptive_max_pool2d"),
+                               OpName("aten::adaptive_max_pool3d")};
   return is_one_of(op, ops);
 }
 

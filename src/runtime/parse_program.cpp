@@ -90,11 +90,13 @@ class Parser {
     if (hint < 2) reader_.fail_at(place, "the hint of a symbol is at least 2");
     program_.symbols.add(hint, reader_.quoted("a name"));
     SymbolBinding binding;
-    expect_word("of");
-    expect_word("input");
-    binding.input = reader_.index("the number of an input");
-    expect_word("dim");
-    binding.dim = reader_.index("the number of a dimension");
+    if (!reader_.accept("given")) {
+      expect_word("of");
+      expect_word("input");
+      binding.input = reader_.index("the number of an input");
+      expect_word("dim");
+      binding.dim = reader_.index("the number of a dimension");
+    }
     program_.bindings.push_back(binding);
     reader_.end_line();
   }

@@ -25,9 +25,12 @@ std::string names(const std::vector<Register>& registers) {
 std::string binding_line(const Program& program, size_t index) {
   const SymbolBinding& binding = program.bindings[index];
   const Symbol& symbol = program.symbols.symbols()[index];
-  return "s" + std::to_string(index) + " = input " + std::to_string(binding.input) + ", dim " +
-         std::to_string(binding.dim) + " (" + (symbol.name.empty() ? "" : symbol.name + ", ") +
-         "was " + std::to_string(symbol.hint) + ")";
+  const std::string from = binding.is_given() ? "given"
+                                              : "input " + std::to_string(binding.input) +
+                                                    ", dim " + std::to_string(binding.dim);
+  return "s" + std::to_string(index) + " = " + from + " (" +
+         (symbol.name.empty() ? "" : symbol.name + ", ") + "was " + std::to_string(symbol.hint) +
+         ")";
 }
 
 // "  %3 at 128": the place in the arena; of one that depends on symbols, which buffer it is.

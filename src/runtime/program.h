@@ -61,8 +61,10 @@ struct ProgramConstant {
 
 // Where a symbol's value is read when the program starts: sizes[dim] of an input.
 struct SymbolBinding {
-  int32_t input = -1;
+  int32_t input = -1;  // -1: whoever runs the program gives its value
   int32_t dim = -1;
+
+  bool is_given() const { return input < 0; }
 };
 
 // One block of memory that a run takes when it starts, for results of kernels that nobody outside

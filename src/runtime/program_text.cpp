@@ -64,12 +64,16 @@ class Printer {
  private:
   void line(const std::string& text) { text_ += text + "\n"; }
 
+  static std::string binding_text(const SymbolBinding& binding) {
+    if (binding.is_given()) return " given";
+    return " of input " + std::to_string(binding.input) + " dim " + std::to_string(binding.dim);
+  }
+
   void print_symbols() {
     for (size_t i = 0; i < program_.symbols.symbols().size(); ++i) {
       const Symbol& symbol = program_.symbols.symbols()[i];
       line("symbol s" + std::to_string(i) + " = " + std::to_string(symbol.hint) + " " +
-           quote(symbol.name) + " of input " + std::to_string(program_.bindings[i].input) +
-           " dim " + std::to_string(program_.bindings[i].dim));
+           quote(symbol.name) + binding_text(program_.bindings[i]));
     }
     for (const Guard& guard : program_.symbols.guards()) {
       std::string where = guard.where;

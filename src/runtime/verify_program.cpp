@@ -46,7 +46,8 @@ class Verifier {
   }
 
   void check_binding(const SymbolBinding& binding) const {
-    check(binding.input >= 0 && binding.input < std::ssize(program_.inputs) && binding.dim >= 0 &&
+    if (binding.is_given()) return;
+    check(binding.input < std::ssize(program_.inputs) && binding.dim >= 0 &&
               binding.dim < program_.inputs[binding.input].type.rank(),
           "a symbol is bound to a size that is not there");
   }

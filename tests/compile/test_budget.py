@@ -104,7 +104,7 @@ def test_guesses_that_hold_are_not_given_up_for_other_sizes(nested):
     def function(x, mask):
         return masked(x * 2, mask) - 1 if nested else masked(x, mask)
 
-    compiled = smelt.compile(function, options={'recompile_limit': 6})
+    compiled = smelt.compile(function, options={'recompile_limit': 6}, dynamic=False)
     with pytest.warns(RuntimeWarning, match='was compiled 6 times') as warned:
         for size in range(2, 30):
             x, mask = torch.ones(size), torch.ones(size, dtype=torch.bool)
@@ -117,7 +117,7 @@ def test_variants_that_are_refused_are_in_the_report():
     def function(x):
         return torch.tanh(x) * x.shape[0]
 
-    compiled = smelt.compile(function)
+    compiled = smelt.compile(function, dynamic=False)
     for size in range(2, 20):
         compiled(torch.ones(size))
     [sentence] = [text for text in smelt.explain(compiled)(torch.ones(2)).rollbacks if text.startswith('no more variants')]
@@ -128,7 +128,7 @@ def test_a_limit_that_is_given_is_used_up():
     def function(x):
         return torch.tanh(x) * x.shape[0]
 
-    compiled = smelt.compile(function, options={'recompile_limit': 12})
+    compiled = smelt.compile(function, options={'recompile_limit': 12}, dynamic=False)
     with clock(tick=SECOND), pytest.warns(RuntimeWarning, match='was compiled 12 times'):
         before = smelt.stats()['segments']
         for size in range(2, 30):
@@ -163,7 +163,7 @@ def test_what_is_earned_can_be_spent():
             work()
             return torch.tanh(y) * x.shape[0]
 
-        compiled = smelt.compile(function)
+        compiled = smelt.compile(function, dynamic=False)
         sizes = [2, 3]
         for i in range(60):
             frames = smelt.stats()['frames']
@@ -185,7 +185,7 @@ def kernels_of(compiled, size):
 
 
 def test_a_variant_gets_kernels_when_it_has_run_for_long():
-    compiled = smelt.compile(lambda x: torch.tanh(x) * x.shape[0])
+    compiled = smelt.compile(lambda x: torch.tanh(x) * x.shape[0], dynamic=False)
     with clock(tick=20 * SECOND) as time:
         assert kernels_of(compiled, 2) > 0
         assert kernels_of(compiled, 3) == 0
@@ -197,7 +197,7 @@ def test_a_variant_gets_kernels_when_it_has_run_for_long():
 
 
 def test_a_variant_gets_kernels_at_once_where_they_cost_little():
-    compiled = smelt.compile(lambda x: torch.tanh(x) * x.shape[0])
+    compiled = smelt.compile(lambda x: torch.tanh(x) * x.shape[0], dynamic=False)
     with clock(tick=SECOND) as time:
         assert kernels_of(compiled, 2) > 0
         time.time += 1000 * SECOND

@@ -785,7 +785,7 @@ def other_tensors_of_the_same_kind():
 def test_the_limit_warns_once_and_then_runs_plain():
     def fn(x, k):
         return x + 1 if k == 0 else x * k
-    compiled = smelt.compile(fn, backend="eager", options={"recompile_limit": 3})
+    compiled = smelt.compile(fn, backend="eager", options={"recompile_limit": 3}, dynamic=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for k in range(12):

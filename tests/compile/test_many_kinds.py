@@ -105,7 +105,7 @@ def test_what_was_compiled_before_the_limit_is_used():
     def scaled(x):
         return x * 2 + x.shape[0]
 
-    compiled = smelt.compile(scaled, options={'recompile_limit': 3})
+    compiled = smelt.compile(scaled, options={'recompile_limit': 3}, dynamic=False)
     with pytest.warns(RuntimeWarning, match='was compiled 3 times; from now on Python runs what does not fit these'):
         for size in range(1, 9):
             torch.testing.assert_close(compiled(torch.ones(size)), scaled(torch.ones(size)))
@@ -120,7 +120,7 @@ def test_nobody_looks_for_ever():
     def scaled(x):
         return x * 2 + x.shape[0]
 
-    compiled = smelt.compile(scaled, backend='eager', options={'recompile_limit': 1})
+    compiled = smelt.compile(scaled, backend='eager', options={'recompile_limit': 1}, dynamic=False)
     with pytest.warns(RuntimeWarning, match='was compiled 1 times'):
         for size in range(2, 400):
             compiled(torch.ones(size))
@@ -135,7 +135,7 @@ def test_a_break_behind_the_limit():
         print(end='')
         return torch.tanh(x) + x.shape[0]
 
-    compiled = smelt.compile(halves, options={'recompile_limit': 2})
+    compiled = smelt.compile(halves, options={'recompile_limit': 2}, dynamic=False)
     with pytest.warns(RuntimeWarning, match='was compiled 2 times'):
         for size in (1, 2, 3, 4, 5):
             compiled(torch.ones(size))

@@ -195,7 +195,7 @@ def caught(call, inputs):
 
 @pytest.mark.parametrize('limit', [1, 3])
 def test_the_limit_is_said_once_per_model(limit):
-    model = smelt.compile(Net(), options={'recompile_limit': limit})
+    model = smelt.compile(Net(), options={'recompile_limit': limit}, dynamic=False)
     found = caught(lambda x: model(x), (torch.randn(n, 4) for n in range(2, 30)))
     assert len(found) == 1
     text, line = str(found[0].message), inspect.getsourcelines(test_the_limit_is_said_once_per_model)[1] + 3
@@ -354,8 +354,7 @@ def test_the_log_says_the_same(tmp_path):
 # -- wishes that are not granted
 
 
-@pytest.mark.parametrize('keywords, words', [({'dynamic': True}, 'sizes are compiled one by one'),
-                                             ({'mode': 'lite' if torch.cuda.is_available() else 'max-autotune'}, "runs as 'default'")])
+@pytest.mark.parametrize('keywords, words', [({'mode': 'lite' if torch.cuda.is_available() else 'max-autotune'}, "runs as 'default'")])
 def test_a_wish_without_effect_is_said_once(monkeypatch, keywords, words):
     monkeypatch.setattr(_compile, '_said', set())
     with pytest.warns(RuntimeWarning, match=words) as found:
@@ -364,7 +363,7 @@ def test_a_wish_without_effect_is_said_once(monkeypatch, keywords, words):
     assert len(found) == 1 and found[0].filename == __file__
 
 
-@pytest.mark.parametrize('keywords', [{}, {'dynamic': False}, {'mode': 'default'}, {'mode': None}, {'disable': True, 'dynamic': True}])
+@pytest.mark.parametrize('keywords', [{}, {'dynamic': False}, {'dynamic': True}, {'mode': 'default'}, {'mode': None}, {'disable': True, 'dynamic': True}])
 def test_nothing_is_said_without_a_wish(monkeypatch, keywords):
     monkeypatch.setattr(_compile, '_said', set())
     with warnings.catch_warnings():

@@ -218,3 +218,26 @@ def test_of_two_zeros_the_element_is_kept(name, bound):
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         for _ in range(2):
             assert torch.equal(compiled(x.to(dtype)).signbit(), bounded(x.to(dtype)).signbit())
+
+
+POOLS = {
+    "2 by 2": lambda x: F.max_pool2d(x, 2),
+    "overlapping": lambda x: F.max_pool2d(x, 3, 2, 1),
+    "8 by 8": lambda x: F.max_pool2d(x, 8),
+    "of the whole image": lambda x: F.adaptive_max_pool2d(x, 1),
+    "of the whole image, with places": lambda x: F.adaptive_max_pool2d(x, 1, return_indices=True)[0],
+    "even": lambda x: F.adaptive_max_pool2d(x, 8),
+    "cubes": lambda x: F.max_pool3d(x.contiguous(), 2),
+    "rows": lambda x: F.max_pool1d(x[0], 4),
+}
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("name", POOLS)
+def test_of_zeros_in_a_window_the_first_counts(name, memory_format):
+    compiled = smelt.compile(POOLS[name])
+    torch.manual_seed(3)
+    x = torch.where(torch.rand(2, 6, 32, 32) < 0.5, 0.0, -0.0).to(memory_format=memory_format)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        for _ in range(2):
+            assert torch.equal(compiled(x.to(dtype)).signbit(), POOLS[name](x.to(dtype)).signbit())

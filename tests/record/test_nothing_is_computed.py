@@ -1,5 +1,8 @@
 """smelt.record computes nothing: no op of the function is run, whoever defined it."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -92,3 +95,32 @@ def test_no_contents_are_invented(program):
             pass
     fills = [event.name for event in profile.events() if event.name in ("aten::fill_", "aten::zero_", "aten::rand")]
     assert not fills
+
+
+LSTM = """
+import torch, smelt
+torch.backends.mkldnn.verbose(1).__enter__()
+layer, x = torch.nn.LSTM(4, 5), torch.randn(3, 2, 4)
+print("recorded", flush=True)
+graph = smelt.record(layer, x)
+print("compiled", flush=True)
+compiled = smelt.compile(layer)
+for _ in range(2):
+    compiled(x)[0].sum().backward()
+"""
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="oneDNN computes it")
+def test_a_library_is_not_asked_by_running_it():
+    """What oneDNN's LSTM keeps for its gradient only oneDNN knows; it runs as often as eager runs it."""
+    done = subprocess.run([sys.executable, "-c", LSTM], capture_output=True, text=True, check=True)
+    recorded, compiled = done.stdout.split("compiled\n")
+    assert "exec,cpu,rnn" not in recorded
+    assert compiled.count("exec,cpu,rnn") == 4
+
+
+def test_a_kernel_is_not_run_for_its_message():
+    """What no rule knows, and PyTorch's kernel for tensors without memory finds nothing wrong with, is refused."""
+    x = torch.randn(4, 4)
+    with pytest.raises(smelt.RecordError):
+        smelt.record(lambda x: torch.linalg.eig(x).eigenvalues.nonzero(), x)

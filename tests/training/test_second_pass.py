@@ -213,3 +213,84 @@ def test_passes_from_several_results(function, order, backend):
         (expected, grad), (found, found_grad) = seen
         assert found == expected
         torch.testing.assert_close(found_grad, grad)
+
+
+# -- results that are computed of different inputs: a pass comes to nothing that its result was not computed of
+
+def of_each(p, q, r, layer):
+    return (p * p).sum(), (q.exp() * 2).sum(), (r + 1).sum()
+
+
+def of_two(p, q, r, layer):
+    p, q, r = layer(p), layer(q), layer(r)
+    return p.tanh().sum(), (p * q).sum(), (q.exp() + r).mean(), (r * 2).sum()
+
+
+def of_all_and_one(p, q, r, layer):
+    return (p * q * r).sum(), layer(q).sin().sum()
+
+
+@BACKENDS
+@pytest.mark.parametrize('order', ['in turn', 'backwards', 'together', 'in pairs', 'kept', 'gradients', 'graph', 'beside'])
+@pytest.mark.parametrize('function', [of_each, of_two, of_all_and_one])
+def test_passes_from_results_of_different_inputs(function, order, backend):
+    """The inputs are computed by eager, whose nodes drop what they saved when a pass comes to them, with a gradient or without."""
+    layer = torch.nn.Linear(3, 3)
+    compiled = smelt.compile(function, backend=backend)
+    for number in range(3):
+        seen = []
+        for call in (function, compiled):
+            layer.zero_grad()
+            w = torch.full((3,), 2.0 + number, requires_grad=True)
+            inputs = w.exp() / 8, w.sin(), (w * 2).tanh()
+            results = list(call(*inputs, layer))
+            if order == 'backwards':
+                results.reverse()
+            if order == 'together':
+                results = [sum(results)]
+            if order == 'in pairs':
+                results = [results[0] + results[-1] * 3, *results[1:-1]]
+            if order == 'kept':
+                results = [sum(results)] * 3
+            if order == 'beside':
+                results = [results[0] + inputs[1].sum(), *results[1:]]
+            if order == 'gradients':
+                found = [g for one in results for g in torch.autograd.grad(one, inputs, retain_graph=True, allow_unused=True)]
+            elif order == 'graph':
+                gradient = torch.autograd.grad(results[1], inputs[1], create_graph=True)[0]
+                found = [attempt((gradient.sum() + results[0]).backward)]
+            else:
+                found = []
+                for i, one in enumerate(results):
+                    found.append(attempt(lambda one=one, keep=order == 'kept' and i == 0: one.backward(retain_graph=keep)))
+                    if found[-1] != 'passed':
+                        break
+            seen.append([*found, w.grad, layer.weight.grad])
+        assert_same(seen[1], seen[0])
+
+
+@pytest.mark.parametrize('where', ['result', 'leaf', 'input', 'accumulation'])
+def test_hooks_off_the_way_of_a_pass_are_not_called(where):
+    def two(v, p, q):
+        return (v * p).sin(), (v * q).exp() * q
+
+    compiled = smelt.compile(two)
+    for _ in range(3):
+        seen = []
+        for call in (two, compiled):
+            calls = []
+            v, p, q = torch.ones(3), torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+            inner = q.cos() if where == 'input' else q
+            if where in ('leaf', 'input'):
+                inner.register_hook(calls.append)
+            if where == 'accumulation':
+                accumulate = torch.autograd.graph.get_gradient_edge(q).node
+                accumulate.register_hook(lambda *_, calls=calls: calls.append(None))
+            a, b = call(v, p, inner)
+            if where == 'result':
+                b.register_hook(calls.append)
+            a.sum().backward()
+            calls.append('between')
+            b.sum().backward()
+            seen.append([*calls, p.grad, q.grad])
+        assert_same(seen[1], seen[0])

@@ -15,4 +15,8 @@ namespace smelt {
 // gone through before.
 std::vector<std::vector<bool>> used_up_by(const OpLog& log, std::span<const LogValue> outputs);
 
+// [i][k]: a pass from output i may come to input k.
+std::vector<std::vector<bool>> reached_by(const OpLog& log, std::span<const LogValue> outputs,
+                                          std::span<const LogValue> inputs);
+
 }  // namespace smelt

@@ -266,6 +266,37 @@ bool rewrite_one_hot(Stack* stack, size_t first) {
   return true;
 }
 
+// A size times a factor, if that is an expression of it: twice, half.
+std::optional<c10::SymInt> scaled(const c10::SymInt& size, double factor) {
+  if (factor >= 1 && factor == std::floor(factor)) return size * static_cast<int64_t>(factor);
+  const double divisor = 1 / factor;
+  if (factor > 0 && divisor == std::floor(divisor)) return size / static_cast<int64_t>(divisor);
+  return std::nullopt;
+}
+
+// PyTorch computes such sizes as numbers. upsample(input, output_size, ..., scale_factors)
+bool rewrite_scaled(const OpInfo& op, Stack* stack, size_t first) {
+  const at::Tensor self = (*stack)[first].toTensor();
+  if (!(*stack)[first + 1].isNone() || !stack->back().isDoubleList() ||
+      c10::asIntArrayRefSlowOpt(self.sym_sizes()))
+    return false;
+  const std::vector<double> factors = stack->back().toDoubleVector();
+  if (self.dim() != static_cast<int64_t>(factors.size()) + 2) return false;
+  std::vector<c10::SymInt> sizes;
+  for (size_t i = 0; i < factors.size(); ++i) {
+    const auto size = scaled(self.sym_size(static_cast<int64_t>(i) + 2), factors[i]);
+    if (!size) return false;
+    sizes.push_back(*size);
+  }
+  const std::string name(op.facts.instead);
+  const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");
+  stack->pop_back();
+  (*stack)[first + 1] = c10::SymIntArrayRef(sizes);
+  for (const double factor : factors) stack->emplace_back(factor);
+  handle.callBoxed(stack);
+  return true;
+}
+
 // A write through x.conj() leaves the conjugate bit on the value of x. The views of complex numbers
 // as real ones don't take such a value, so x is given one without the bit first.
 void resolve_written(const OpInfo& op, const Stack& stack, size_t first) {
@@ -304,6 +335,7 @@ bool record_otherwise(Recorder& recorder, const OpInfo& op, Stack* stack, size_t
     case Recording::division: return record_division(recorder, op, stack, first);
     case Recording::polygamma: return rewrite_polygamma(op, stack, first);
     case Recording::one_hot: return rewrite_one_hot(stack, first);
+    case Recording::scaled: return rewrite_scaled(op, stack, first);
     default: break;
   }
   return write_product_by_columns(op, stack, first) || take_eager_path(recorder, op, stack, first);

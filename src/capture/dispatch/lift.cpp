@@ -69,10 +69,8 @@ Sizes symbolic_strides(const Sizes& sizes, at::IntArrayRef strides, const Symbol
 
 }  // namespace
 
-TensorType Recorder::input_type(const at::Tensor& real, const DynamicDims& dynamic) {
-  TensorType type = type_of(real);
-  type.wrapped_number = false;
-  if (dynamic.empty()) return type;
+SymbolicDims Recorder::named_dims(const at::Tensor& real, const DynamicDims& dynamic) {
+  SymbolicDims dims;
   for (const auto& [dim, name] : dynamic) {
     if (dim < 0 || dim >= real.dim())
       throw Error("dynamic dimension " + std::to_string(dim) + " of an argument with " +
@@ -86,7 +84,7 @@ TensorType Recorder::input_type(const at::Tensor& real, const DynamicDims& dynam
     auto it = name.empty() ? named_symbols_.end() : named_symbols_.find(name);
     if (it == named_symbols_.end()) {
       const Size symbol = symbols_->add(real.size(dim), name);
-      type.sizes[dim] = symbol;
+      dims.emplace(dim, symbol);
       if (!name.empty()) named_symbols_.emplace(name, symbol);
       continue;
     }
@@ -94,13 +92,30 @@ TensorType Recorder::input_type(const at::Tensor& real, const DynamicDims& dynam
       throw Error("the dynamic dimension \"" + name + "\" is " +
                   std::to_string(symbols_->hint(it->second)) + " in one argument and " +
                   std::to_string(real.size(dim)) + " in another; give them two names");
-    type.sizes[dim] = it->second;
+    dims.emplace(dim, it->second);
   }
+  return dims;
+}
+
+TensorType Recorder::input_type(const at::Tensor& real, const SymbolicDims& dims) {
+  TensorType type = type_of(real);
+  type.wrapped_number = false;
+  if (dims.empty()) return type;
+  for (const auto& [dim, size] : dims) type.sizes[static_cast<size_t>(dim)] = size;
   type.strides = symbolic_strides(type.sizes, real.strides(), *symbols_);
   return type;
 }
 
 at::Tensor Recorder::add_argument(const at::Tensor& real, const DynamicDims& dynamic) {
+  return add_argument_of(real, [&] { return named_dims(real, dynamic); });
+}
+
+at::Tensor Recorder::add_sized_argument(const at::Tensor& real, const SymbolicDims& dims) {
+  return add_argument_of(real, [&] { return dims; });
+}
+
+at::Tensor Recorder::add_argument_of(const at::Tensor& real,
+                                     const std::function<SymbolicDims()>& dims) {
   std::lock_guard lock(mutex_);
   const auto index = static_cast<int32_t>(same_argument_.size());
   same_argument_.push_back(-1);
@@ -108,7 +123,7 @@ at::Tensor Recorder::add_argument(const at::Tensor& real, const DynamicDims& dyn
     same_argument_.back() = graph_.inputs[it->second].index;
     return inputs_[it->second].twin;
   }
-  return lift(real, Source::argument, index, dynamic);
+  return lift(real, Source::argument, index, dims());
 }
 
 at::Tensor Recorder::twin_of(const at::Tensor& real) {
@@ -121,13 +136,13 @@ at::Tensor Recorder::twin_of(const at::Tensor& real) {
 }
 
 at::Tensor Recorder::lift(const at::Tensor& real, Source source, int32_t index,
-                          const DynamicDims& dynamic) {
+                          const SymbolicDims& dims) {
   if (const Decision decision = can_lift(real); !decision) refuse(decision.reason());
   if (const at::Generator& own = at::globalContext().defaultGenerator(real.device());
-      !rng_.tracks(own))
+      !options_.only_sizes && !rng_.tracks(own))
     rng_.enter(*this, own);
   const ValueId value =
-      graph_.add_input(input_type(real, dynamic), source, index, real.requires_grad());
+      graph_.add_input(input_type(real, dims), source, index, real.requires_grad());
   const int32_t input = static_cast<int32_t>(inputs_.size());
   at::Tensor twin = at::functionalization::impl::to_functional_tensor(make_tensor(value));
   auto* storage = twin.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();

@@ -9,6 +9,7 @@
 #include "aten/convert.h"
 #include "aten/keys.h"
 #include "aten/number_node.h"
+#include "aten/size_node.h"
 #include "aten/stand_ins.h"
 #include "capture/dispatch/recorder.h"
 
@@ -137,8 +138,17 @@ void Recorder::expect(const at::Scalar& number, bool truth) {
 
 at::Tensor Recorder::wrapped(const at::Scalar& number) {
   std::lock_guard lock(mutex_);
-  const auto recorded = recorded_number(number);
-  return recorded ? number_tensor(value_of(*recorded)) : number_as_tensor(number);
+  if (const auto recorded = recorded_number(number)) return number_tensor(value_of(*recorded));
+  if (!number.isSymbolic()) return number_as_tensor(number);
+  // What is in it does not matter: number_in() knows it.
+  const at::Tensor tensor = number_as_tensor(at::Scalar(int64_t{0}));
+  size_tensors_.emplace(tensor.unsafeGetTensorImpl(), number);
+  kept_.push_back(tensor);
+  return tensor;
+}
+
+at::Scalar Recorder::size_as_number(const Size& size) const {
+  return at::Scalar(to_sym_int(size, symbols_));
 }
 
 at::Tensor Recorder::as_tensor(const at::Scalar& number) {

@@ -39,8 +39,12 @@ Recorder::Recorder(RecorderOptions options)
       options_(std::move(options)),
       symbols_(std::make_shared<SymbolTable>()) {
   if (options_.where) symbols_->set_locator(options_.where);
+  if (options_.symbols)
+    for (const Symbol& symbol : options_.symbols->symbols())
+      symbols_->add(symbol.hint, symbol.name);
   // Under a default dtype that smelt has no word for, the first op refuses.
   graph_.default_float = default_dtype().value_or(DType::f32);
+  if (options_.only_sizes) return;
   rng_.enter(*this, at::detail::getDefaultCPUGenerator());
   for (const at::Generator& generator : options_.generators)
     if (!rng_.tracks(generator)) rng_.enter(*this, generator);
@@ -144,6 +148,9 @@ Arg Recorder::generator_arg(const at::Generator& generator) {
 // -- writing a call down
 
 at::Scalar Recorder::number_in(const at::Tensor& wrapped) const {
+  if (const auto size = size_tensors_.find(wrapped.unsafeGetTensorImpl());
+      size != size_tensors_.end())
+    return size->second;
   if (options_.number && !symbols_->empty())
     if (const auto symbolic = options_.number(wrapped)) return *symbolic;
   c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
@@ -294,7 +301,7 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
   if (silent) copy_silently_written(op, call, values);
   const std::vector<Result> results = infer(call);
   std::optional<at::Generator> generator;
-  if (draws(call)) {
+  if (draws(call) && !options_.only_sizes) {
     generator = generator_of(call, results);
     if (!rng_.tracks(*generator)) {
       if (*generator != at::globalContext().defaultGenerator(generator->device()))

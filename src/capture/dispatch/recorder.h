@@ -27,6 +27,7 @@
 #include "aten/op_info.h"
 #include "base/error.h"
 #include "base/number.h"
+#include "base/varying_sizes.h"
 #include "capture/dispatch/recording_tensor.h"
 #include "capture/dispatch/rng.h"
 #include "capture/dispatch/shapes.h"
@@ -55,6 +56,10 @@ struct RecorderOptions {
   // Inputs that may have a gradient at the start which the recording knows nothing of: one that
   // ends without any is cleared.
   std::vector<size_t> grad_owners;
+  // Symbols that are there from the start, without what is relied on about them.
+  const SymbolTable* symbols = nullptr;
+  // What is asked for are sizes alone: random generators are left as they are.
+  bool only_sizes = false;
   // Tests: throw at that op.
   int64_t fail_at = -1;
 };
@@ -84,9 +89,15 @@ class Recorder final : public NumberRecording {
   // -- before the region runs (and while its scope is open)
   // The next tensor argument of the region; its twin.
   at::Tensor add_argument(const at::Tensor& real, const DynamicDims& dynamic = {});
+  // The same with dimensions of these sizes, in terms of the symbols that are there.
+  at::Tensor add_sized_argument(const at::Tensor& real, const SymbolicDims& dims);
   // The next argument is a number, which a run gets as a 0-dim tensor of f64, i64 or b8. `example`:
   // what it is now. The Scalar that is returned stands for it in calls of ops.
   at::Scalar add_number(const at::Scalar& example);
+  // A size that varies, which is `hint` now.
+  Size add_symbol(int64_t hint) { return symbols_->add(hint); }
+  // A size as a number that ops take.
+  at::Scalar size_as_number(const Size& size) const;
 
   // -- numbers that are known only when the graph runs; Scalars may be such ones or plain
   // The element of a tensor that has one. `example`: what it is now, if that is known.
@@ -179,8 +190,10 @@ class Recorder final : public NumberRecording {
     bool is_leaf = true;
   };
 
-  at::Tensor lift(const at::Tensor& real, Source source, int32_t index, const DynamicDims& dynamic);
-  TensorType input_type(const at::Tensor& real, const DynamicDims& dynamic);
+  at::Tensor add_argument_of(const at::Tensor& real, const std::function<SymbolicDims()>& dims);
+  at::Tensor lift(const at::Tensor& real, Source source, int32_t index, const SymbolicDims& dims);
+  SymbolicDims named_dims(const at::Tensor& real, const DynamicDims& dynamic);
+  TensorType input_type(const at::Tensor& real, const SymbolicDims& dims);
   void copy_hooks(const at::Tensor& real, const at::Tensor& twin);
   Call make_call(const OpInfo& op, const std::vector<c10::IValue>& stack,
                  std::vector<ValueId>& values);
@@ -217,6 +230,8 @@ class Recorder final : public NumberRecording {
   std::vector<at::Tensor> kept_;  // keeps the keys of constants_ and wrappers_ alive
   std::unordered_map<ValueId, Number> examples_;            // of numbers
   std::unordered_map<ValueId, at::Tensor> number_tensors_;  // that stand for numbers
+  // Likewise, for sizes where ops take tensors.
+  std::unordered_map<c10::TensorImpl*, at::Scalar> size_tensors_;
   std::set<std::pair<ValueId, bool>> expected_;
   std::set<std::pair<ValueId, DType>> fitting_;
   RngTracker rng_;
@@ -241,6 +256,10 @@ void set_raise(void (*raise)(const std::string& message));
 class RecordingScope {
  public:
   explicit RecordingScope(std::shared_ptr<Recorder> recorder);
+  // For a while: it can be turned on again. Its twins require no gradients, so that autocast keeps
+  // none of their casts.
+  struct Part {};
+  RecordingScope(std::shared_ptr<Recorder> recorder, Part);
   ~RecordingScope();
   RecordingScope(const RecordingScope&) = delete;
   RecordingScope& operator=(const RecordingScope&) = delete;
@@ -248,6 +267,7 @@ class RecordingScope {
  private:
   struct State;
   std::unique_ptr<State> state_;
+  const bool is_part_ = false;
 };
 
 }  // namespace smelt

@@ -70,9 +70,13 @@ RecordingScope::RecordingScope(std::shared_ptr<Recorder> recorder) {
   state_ = std::make_unique<State>(std::move(recorder));
 }
 
+RecordingScope::RecordingScope(std::shared_ptr<Recorder> recorder, Part)
+    : state_(std::make_unique<State>(std::move(recorder))), is_part_(true) {}
+
 RecordingScope::~RecordingScope() {
   const std::shared_ptr<Recorder> recorder = state_->recorder;
   state_.reset();
+  if (is_part_) return;
   // Casts of recording tensors must not be found by eager code.
   at::autocast::clear_cache();
   recorder->close();

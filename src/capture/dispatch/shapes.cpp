@@ -4,6 +4,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "ops/rules/fft_library.h"
 #include "ops/rules/not_literal.h"
 #include "ops/rules/promotion.h"
+#include "ops/shapes/library_results.h"
 #include "ops/shapes/literal_results.h"
 
 namespace smelt {
@@ -159,35 +161,49 @@ std::vector<Result> run_factory(const Call& call, std::span<const int64_t> symbo
   return read_results(stack, result_device(call));
 }
 
-// A row declines wrong arguments too, and PyTorch says best what is wrong with them. It is asked on
-// the CPU, and only of ops of its own that compute and do nothing else; what it computes is thrown
-// away, but for an LSTM layer of oneDNN's: how much that keeps for the gradient depends on sizes
-// alone, and only oneDNN can tell. A program that was run before has no wrong arguments.
-std::optional<std::vector<Result>> raise_as_eager(const Call& call,
-                                                  std::span<const int64_t> symbols) {
+// Are the arguments wrong whatever they hold? PyTorch's kernel for tensors without memory says so.
+// It lets an index of floats pass.
+bool is_certainly_wrong(const Call& call, std::span<const int64_t> symbols) {
+  const auto& arguments = call.op.handle.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i].name() == "index" && call.args[i].is<Ref>() &&
+        is_floating(call.types[call.args[i].get<Ref>().id].dtype))
+      return true;
+  if (!call.op.handle.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return false;
+  Stack stack = make_stack(call, symbols);
+  try {
+    call.op.handle.callBoxed(&stack);
+  } catch (const c10::NotImplementedError&) {
+    return false;  // of the kernel itself, perhaps
+  } catch (const std::exception&) {
+    return true;
+  }
+  return false;
+}
+
+// A row declines wrong arguments too, and PyTorch says best what is wrong with them: its kernel for
+// the CPU is called where that is certain, so that it raises before it looks at a tensor. A program
+// that was run before has no wrong arguments.
+void raise_as_eager(const Call& call, std::span<const int64_t> symbols) {
   constexpr int64_t kMost = 1 << 20;  // elements
   const Recorder* recorder = Recorder::current();
   const auto is_large = [&](const TensorType& type) {
     return type.numel().evaluate(symbols) > kMost;
   };
-  if (call.op.is_custom || call.op.traits.random) return std::nullopt;
-  if (!call.op.facts.sized_by_library &&
-      ((recorder && recorder->is_replay()) || std::ranges::any_of(call.types, is_large)))
-    return std::nullopt;
+  if (call.op.is_custom || call.op.traits.random || (recorder && recorder->is_replay()) ||
+      std::ranges::any_of(call.types, is_large) || !is_certainly_wrong(call, symbols))
+    return;
   Stack stack = make_stack(call, symbols, c10::kCPU);
   const auto on_cpu = [](const at::Tensor& like) {
     if (!like.defined() || !like.is_meta()) return like;
-    at::Tensor zeros =
+    at::Tensor tensor =
         at::detail::empty_strided_cpu(like.sizes(), like.strides(), like.scalar_type());
-    zeros.zero_();
-    if (like.is_conj()) zeros._set_conj(true);
-    if (like.is_neg()) zeros._set_neg(true);
-    return zeros;
+    if (like.is_conj()) tensor._set_conj(true);
+    if (like.is_neg()) tensor._set_neg(true);
+    return tensor;
   };
   for (c10::IValue& value : stack) map_tensors(value, on_cpu);
   call.op.handle.callBoxed(&stack);
-  if (!call.op.facts.sized_by_library) return std::nullopt;
-  return read_results(stack, result_device(call));
 }
 
 [[noreturn]] void refuse(const Call& call, const std::string& reason) {
@@ -234,10 +250,24 @@ std::vector<Result> structure(const Call& call, std::vector<std::optional<Tensor
   return results;
 }
 
+// Of an op that only a library knows all about.
+std::optional<std::vector<Result>> ask_library(const Call& call, const SymbolsPtr& symbols,
+                                               std::string& reason) {
+  ShapeQuery query(call.args, call.types, *symbols, *default_dtype());
+  if (const Decision decision = library_results(query); !decision) {
+    reason = decision.reason();
+    return std::nullopt;
+  }
+  count(Counter::shapes_row);
+  if (!at::GradMode::is_enabled()) query.results.back() = std::nullopt;  // it keeps nothing
+  return structure(call, std::move(query.results));
+}
+
 // Nothing: the row does not say, for the reason given if there is a row.
 std::optional<std::vector<Result>> ask_row(const Call& call, const SymbolsPtr& symbols,
                                            std::string& reason) {
   const std::optional<DType> default_float = default_dtype();
+  if (call.op.facts.sized_by_library && default_float) return ask_library(call, symbols, reason);
   if (!call.op.row || !default_float) return std::nullopt;
   ShapeQuery query(call.args, call.types, *symbols, *default_float);
   std::vector<c10::SymInt> integers;
@@ -313,11 +343,7 @@ std::vector<Result> infer_results(const Call& call, const SymbolsPtr& symbols,
   const bool by_factory = !call.op.meta && is_plain_factory(call);
   if (!call.op.meta && !by_factory && !has_own_meta(call) && !gives_literals_alone(call)) {
     c10::impl::ExcludeDispatchKeyGuard plain(recording_keys());
-    if (!reason.empty() || call.op.facts.sized_by_library)
-      if (auto results = raise_as_eager(call, symbols->hints())) {
-        if (is_symbolic(call)) specialise_call(call, *symbols);
-        return std::move(*results);
-      }
+    if (!reason.empty()) raise_as_eager(call, symbols->hints());
     refuse(call, reason);
   }
   if (!call.op.meta && log_enabled(Log::shapes)) log(Log::shapes, "meta " + call.op.name.str());

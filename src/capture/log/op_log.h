@@ -41,6 +41,7 @@ class OpLog {
   static OpLog* current();
   void resume();
   void pause();
+  bool is_on() const { return on_; }
 
   // A tensor that existed before; the same value for the same tensor.
   LogValue add_input(const at::Tensor& tensor);

@@ -169,18 +169,67 @@ bool max_pool_places(DecomposeQuery& q, const Windows& windows) {
   return true;
 }
 
+// Is there one window, which is the image?
+bool is_whole(const Windows& windows) {
+  return std::ranges::all_of(windows, [](const Window& w) { return w.output == 1; }) &&
+         places_in(windows) < kMostPlaces;
+}
+
+// The greatest element of an image: the first of equal ones, and the place of the last NaN.
+bool greatest_of_image(DecomposeQuery& q, const Windows& windows) {
+  const Term x = argument(q, 0);
+  Sizes sizes = x.type().sizes;
+  sizes.resize(sizes.size() - windows.size());
+  const auto last = static_cast<int64_t>(sizes.size());
+  sizes.emplace_back(places_in(windows));
+  const Term row = view(x, sizes);
+  const Term greatest = write(q, "aten::argmax", {row.ref(), last, true});
+  give_viewed(q, 0, write(q, "aten::gather", {row.ref(), last, greatest.ref(), false}));
+  if (!is_wanted(q, 1)) return true;
+  const Term places =
+      write(q, "aten::arange",
+            {sizes.back(), accumulate_of(x.type().dtype), None{}, q.result().device, None{}});
+  const Term is_nan = write(q, "aten::isnan", {row.ref()});
+  const Term nan_places = write(q, "aten::where.ScalarOther", {is_nan.ref(), places.ref(), -1.0});
+  const Term last_nan = largest(nan_places, {last}, true);
+  give_viewed(q, 1, select(at_least(last_nan, 0), cast(last_nan, DType::i64), greatest));
+  return true;
+}
+
 constexpr std::string_view kSliding[] = {"", "", "aten::max_pool2d", "aten::max_pool3d"};
 
-// The values only, of windows side by side: by a reduction. Small windows are written out where the
-// channels come last, since neighbours are no elements of one window then.
+Term slide(Term x, const ArgList& kernel) {
+  return write(*x.q, kSliding[kernel.size()],
+               {x.ref(), kernel, kernel, ArgList{Arg(0)}, ArgList{Arg(1)}, false});
+}
+
+// Written out in order; what is large dimension by dimension, the last one first: the first of equal
+// elements in the first row that has one.
+std::optional<Term> max_in_order(Term x, const Windows& windows) {
+  ArgList kernel;
+  for (const Window& w : windows) kernel.emplace_back(w.kernel);
+  if (allows_windows(windows)) return slide(x, kernel);
+  for (size_t d = windows.size(); d-- > 0;) {
+    if (!allows_windows(Windows{windows[d]})) return std::nullopt;
+    ArgList row(windows.size(), Arg(1));
+    row[d] = kernel[d];
+    x = slide(x, row);
+  }
+  return x;
+}
+
+// The values only, of windows side by side. Of 0 and -0 the first counts, so windows are written
+// out, as small ones are where the channels come last, since neighbours are no elements of one
+// window then. A reduction knows no order: it is for where nobody sees the sign of a zero
+// (loose_extremes), or finds the place.
 bool max_side_by_side(DecomposeQuery& q, const Windows& windows) {
-  if (!is_row_major(q.result()) && allows_windows(windows)) {
-    ArgList kernel;
-    for (const Window& w : windows) kernel.emplace_back(w.kernel);
-    give(q, 0,
-         write(q, kSliding[windows.size()],
-               {q.arg(0), kernel, kernel, ArgList{Arg(0)}, ArgList{Arg(1)}, false}));
-    return true;
+  const bool loose = q.node().traits.loose || !is_floating(q.type(0).dtype);
+  if (!loose && is_whole(windows) && is_row_major(q.type(0)) && !allows_windows(windows))
+    return greatest_of_image(q, windows);
+  if (!loose || (!is_row_major(q.result()) && allows_windows(windows))) {
+    const auto most = max_in_order(argument(q, 0), windows);
+    if (most) give(q, 0, *most);
+    return most.has_value();
   }
   Dims inside;
   const Term viewed = window_view(argument(q, 0), windows, inside);
@@ -188,7 +237,7 @@ bool max_side_by_side(DecomposeQuery& q, const Windows& windows) {
   return true;
 }
 
-// The values only: of windows side by side by a reduction, else by an op that has no indices.
+// The values only: of windows side by side, else by an op that has no indices.
 template <int spatial>
 bool max_pool_values(DecomposeQuery& q) {
   if (!is_wanted(q, 0) || !q.type(0).sizes.back().is_known()) return false;
@@ -202,27 +251,6 @@ bool max_pool_values(DecomposeQuery& q) {
 
 // --- adaptive_max_pool*(self, output_size) ---
 
-// One window, which is the image: its place is that of the greatest element, the first of equal
-// ones and the last of NaN.
-bool greatest_of_image(DecomposeQuery& q, const Windows& windows) {
-  const Term x = argument(q, 0);
-  Sizes sizes = x.type().sizes;
-  sizes.resize(sizes.size() - windows.size());
-  const auto last = static_cast<int64_t>(sizes.size());
-  sizes.emplace_back(places_in(windows));
-  const Term row = view(x, sizes);
-  give_viewed(q, 0, largest(row, {last}, false));
-  const Term places =
-      write(q, "aten::arange",
-            {sizes.back(), accumulate_of(x.type().dtype), None{}, q.result().device, None{}});
-  const Term is_nan = write(q, "aten::isnan", {row.ref()});
-  const Term nan_places = write(q, "aten::where.ScalarOther", {is_nan.ref(), places.ref(), -1.0});
-  const Term last_nan = largest(nan_places, {last}, false);
-  const Term greatest = write(q, "aten::argmax", {row.ref(), last, false});
-  give_viewed(q, 1, select(at_least(last_nan, 0), cast(last_nan, DType::i64), greatest));
-  return true;
-}
-
 // Of windows that are all the same.
 template <int spatial>
 bool adaptive_max(DecomposeQuery& q) {
@@ -231,9 +259,7 @@ bool adaptive_max(DecomposeQuery& q) {
   if (!windows) return false;
   if (!is_wanted(q, 1)) return max_side_by_side(q, *windows);
   if (finds_places(q, windows)) return max_pool_places(q, *windows);
-  const bool whole = std::ranges::all_of(*windows, [](const Window& w) { return w.output == 1; });
-  return whole && is_row_major(q.type(0)) && places_in(*windows) < kMostPlaces &&
-         greatest_of_image(q, *windows);
+  return is_whole(*windows) && is_row_major(q.type(0)) && greatest_of_image(q, *windows);
 }
 
 template <int spatial>

@@ -18,6 +18,7 @@ enum class Recording : uint8_t {
   dense_only,   // refused where the target has gaps
   polygamma,    // as OpFacts::instead, which takes its arguments the other way round
   one_hot,      // as zeros and a scatter
+  scaled,       // to sizes times a factor: as OpFacts::instead, which is given the sizes
   reads_bits,   // a view of complex numbers as real ones
   copy,         // a cast or a copy: stays under functionalization
   singular,     // values alone, as OpFacts::instead, which gives vectors too
@@ -71,9 +72,10 @@ struct OpFacts {
   bool literals_by_types = false;  // what it gives on the host follows from types
   bool gives_number = false;       // item()
   bool sized_by_numbers = false;   // its Scalars decide about the size of the result
-  bool sized_by_library = false;   // only the kernel knows how much it keeps for the gradient
+  bool sized_by_library = false;   // only a library knows how much it keeps (library_results.h)
   bool takes_elements = false;     // of its first argument; the others say which
   bool packs_sequences = false;    // its sizes of batches are made of lengths alone
+  bool reads_lengths = false;      // of sequences, on the host: it needs tensors with contents
   Selection selects = Selection::none;
 
   // What is computed.

@@ -4,6 +4,7 @@
 #include "ops/rules/layout.h"
 #include "ops/rules/promotion.h"
 #include "ops/shapes/families.h"
+#include "ops/shapes/library_results.h"
 
 namespace smelt {
 namespace {
@@ -107,21 +108,27 @@ Decision attention_layer(ShapeQuery& q) {
   return Decision::allow();
 }
 
-// mkldnn_rnn_layer_backward(input, weight1, .., weight4, hx_, cx_tmp, ...): a gradient of each of
-// these.
-Decision lstm_layer_backward(ShapeQuery& q) {
+// A layer of oneDNN's LSTM, whose weights and sizes begin at argument 1 and at `mode`.
+Decision is_lstm_layer(ShapeQuery& q, size_t mode) {
   const TensorType input = q.tensor(0);
   if (!input.device.is_cpu() || input.rank() != 3 || !takes(kFloats, input.dtype))
     return Decision::forbid("no rule for this input");
   constexpr int64_t kLstm = 2;  // of at::native's modes
-  if (q.integer(14) != kLstm || q.integer(15) <= 0) return Decision::forbid("not an LSTM layer");
+  if (q.integer(mode) != kLstm || q.integer(mode + 1) <= 0)
+    return Decision::forbid("not an LSTM layer");
   SymbolTable& s = q.symbols();
-  const Size hidden = q.size_at(15), gates = hidden * 4;
+  const Size hidden = q.size_at(mode + 1), gates = hidden * 4;
   const TensorType from_input = q.tensor(1), from_state = q.tensor(2);
   const bool fits = from_input.rank() == 2 && from_state.rank() == 2 &&
                     equal(s, from_input.sizes, Sizes{gates, input.sizes[2]}) &&
                     equal(s, from_state.sizes, Sizes{gates, hidden});
-  if (!fits) return Decision::forbid("the weights do not fit");
+  return fits ? Decision::allow() : Decision::forbid("the weights do not fit");
+}
+
+// mkldnn_rnn_layer_backward(input, weight1, .., weight4, hx_, cx_tmp, ...): a gradient of each of
+// these.
+Decision lstm_layer_backward(ShapeQuery& q) {
+  if (const Decision made = is_lstm_layer(q, 14); !made) return made;
   for (int i = 0; i < 7; ++i) {
     TensorType type = q.tensor(i);
     if (takes(kHalves, type.dtype)) type.dtype = DType::f32;
@@ -139,6 +146,21 @@ constexpr OpRow kRows[] = {
 };
 
 }  // namespace
+
+// mkldnn_rnn_layer(input, weight0, .., weight3, hx_, cx_, reverse, batch_sizes, mode, hidden_size,
+// ...), time first: output, hy and cy.
+Decision library_results(ShapeQuery& q) {
+  constexpr size_t kMode = 9;
+  if (const Decision made = is_lstm_layer(q, kMode); !made) return made;
+  const TensorType input = q.tensor(0), h = q.tensor(5), c = q.tensor(6);
+  q.push(fresh_like(input, {input.sizes[0], input.sizes[1], q.size_at(kMode + 1)}));
+  q.push(fresh_like(h, h.sizes));
+  q.push(fresh_like(c, c.sizes));
+  TensorType kept = fresh_like(input, {Size(0)});
+  kept.dtype = DType::u8;
+  q.push(kept);
+  return Decision::allow();
+}
 
 std::span<const OpRow> attention_rows() { return kRows; }
 

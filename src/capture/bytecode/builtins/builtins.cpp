@@ -12,6 +12,7 @@
 #include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/cpython/private_api.h"
+#include "capture/bytecode/values/sizes.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -36,6 +37,11 @@ bool call_len(BuiltinCall& c, Result* result) {
     if (result->object != nullptr && !check_length(c.trace, result)) Py_CLEAR(result->object);
     return true;
   }
+  if (tensors().is_tensor(v.object))
+    if (const std::optional<Result> size = read_varying_size(c.trace, v, 0)) {
+      *result = *size;
+      return true;
+    }
   if (tensors().is_tensor(v.object) || is_atom(v.object))
     c.trace.use(v);
   else if (PyList_Check(v.object) || PyTuple_Check(v.object) || PyDict_Check(v.object))

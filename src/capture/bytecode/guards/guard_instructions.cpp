@@ -142,6 +142,15 @@ PyObject* attribute(const GuardInstruction& instruction, PyObject* object) {
   return found;
 }
 
+PyObject* size(const GuardInstruction& instruction, PyObject* tensor) {
+  if (!tensors().is_tensor(tensor)) return nullptr;
+  const auto dim = static_cast<int>(instruction.number);
+  if (dim >= tensors().rank_of(tensor)) return nullptr;
+  PyObject* made = PyLong_FromLongLong(tensors().size_of(tensor, dim));
+  if (made == nullptr) PyErr_Clear();
+  return made;
+}
+
 PyObject* load(const GuardInstruction& instruction, std::span<PyObject* const> slots,
                PyObject* const* registers) {
   const auto parent = [&] { return registers[instruction.first]; };
@@ -171,6 +180,7 @@ PyObject* load(const GuardInstruction& instruction, std::span<PyObject* const> s
     case GuardOp::iterated: return gone_over(parent());
     case GuardOp::referent:
       return PyWeakref_CheckRef(parent()) ? PyWeakref_GET_OBJECT(parent()) : nullptr;
+    case GuardOp::size: return size(instruction, parent());
     case GuardOp::scalar: return scalar(instruction, registers);
     default: return nullptr;
   }

@@ -30,6 +30,7 @@ enum class GuardOp : uint8_t {
   attribute,
   iterated,
   referent,
+  size,
   scalar,
   // Checks
   type,
@@ -73,7 +74,9 @@ struct GuardInstruction {
 
   bool is_load() const { return op <= GuardOp::scalar; }
   // Its register gets a new reference; other loads borrow.
-  bool makes() const { return op == GuardOp::attribute || op == GuardOp::scalar; }
+  bool makes() const {
+    return op == GuardOp::attribute || op == GuardOp::size || op == GuardOp::scalar;
+  }
 };
 
 // The program, without what it is made from.

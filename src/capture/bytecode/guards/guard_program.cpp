@@ -554,6 +554,23 @@ std::vector<std::string> GuardProgram::changed_numbers(PyObject* const* slots, s
   return changed;
 }
 
+std::vector<GuardProgram::ChangedSize> GuardProgram::changed_sizes(PyObject* const* slots,
+                                                                   size_t count) const {
+  std::vector<ChangedSize> changed;
+  if (impl_->cleared) return changed;
+  const GuardNames& names = impl_->names;
+  Walk walk(impl_->code);
+  walk.run({slots, count}, [&](const GuardInstruction& failed) {
+    PyObject* object = failed.is_load() ? nullptr : walk.registers()[failed.first];
+    if (failed.op != GuardOp::tensor || !tensors().is_tensor(object)) return false;
+    const std::vector<int> dims = failed.tensor->changed_sizes(object);
+    const std::string path = path_text(names.nodes, failed.ref, names.code.get());
+    for (const int dim : dims) changed.push_back({path, dim});
+    return !dims.empty();
+  });
+  return changed;
+}
+
 bool GuardProgram::holds_for_other_sizes(PyObject* const* slots, size_t count) const {
   if (impl_->cleared) return false;
   Walk walk(impl_->code);

@@ -35,6 +35,13 @@ class GuardProgram {
   // now.
   std::vector<std::string> changed_numbers(PyObject* const* slots, size_t count) const;
 
+  // Sizes of tensors that are others now: the path to the tensor, and the dimension.
+  struct ChangedSize {
+    std::string path;
+    int dim;
+  };
+  std::vector<ChangedSize> changed_sizes(PyObject* const* slots, size_t count) const;
+
   // All guards hold but, perhaps, those on the sizes of tensors.
   bool holds_for_other_sizes(PyObject* const* slots, size_t count) const;
 

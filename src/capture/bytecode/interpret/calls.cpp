@@ -314,8 +314,11 @@ Result call_python(Trace& trace, Value function, std::span<const Value> argument
   if (is_disabled_elsewhere(function.object))
     return call_unfollowed(trace, BreakReason::disabled_for_torch, function, arguments, keywords);
   // It goes through the generators of all kinds of devices, those that are not there too.
-  if (is_function_of(function.object, "torch.random", "manual_seed"))
+  if (is_function_of(function.object, "torch.random", "manual_seed")) {
+    if (Result seeded; call_manual_seed(trace, function, arguments, keywords, &seeded))
+      return seeded;
     return call_unfollowed(trace, BreakReason::state, function, arguments, keywords);
+  }
   // What is compiled is what runs for True.
   if (is_function_of(function.object, "smelt._compile", "is_compiling")) {
     trace.use(function);

@@ -1,5 +1,6 @@
 // Operators, items, and the building and taking apart of containers.
 #include "capture/bytecode/interpret/instruction_handlers.h"
+#include "capture/bytecode/values/sizes.h"
 
 namespace smelt::bytecode {
 
@@ -121,7 +122,7 @@ bool InstructionHandlers::take_items(Value iterable, int count, bool with_rest,
     PyErr_Format(PyExc_TypeError, "cannot unpack non-iterable %.200s object", type->tp_name);
     return false;
   }
-  if (with_rest || PyTuple_CheckExact(iterable.object) || PyList_CheckExact(iterable.object))
+  if (with_rest || is_tuple_or_size(iterable.object) || PyList_CheckExact(iterable.object))
     return unpack(trace_, iterable, items);
   const Result iterator = get_iter(trace_, iterable);
   if (iterator.object == nullptr) return false;

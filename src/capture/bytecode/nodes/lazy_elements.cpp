@@ -15,6 +15,8 @@ bool keeps_elements(StepKind kind) {
     case StepKind::build_tuple:
     case StepKind::build_list:
     case StepKind::build_map:
+    case StepKind::build_size:
+    case StepKind::build_slice:
     case StepKind::set_attr:
     case StepKind::set_item:
     case StepKind::list_append:

@@ -40,6 +40,7 @@ enum class NodeKind : uint8_t {
                     // partial.func)
   iterated,         // what the iterator `parent` goes over: a list, tuple or dict
   referent,         // what the weak reference `parent` leads to, None if that is gone
+  size,             // the size of the tensor `parent` at dimension `index`
   // Computed
   scalar,  // `op` on operands, all of them int, float, bool or str: evaluated with the guards
   tensor,  // value `index` of the tensor log
@@ -148,8 +149,9 @@ enum class StepKind : uint8_t {
   build_set,
   build_map,  // key, value, key, value...
   build_slice,
-  call,      // inputs[0](*inputs[1:]), `names`: keyword names of the last ones
-  set_attr,  // inputs[0].<inputs[1]> = inputs[2], by type(inputs[0])'s own setter
+  build_size,  // torch.Size
+  call,        // inputs[0](*inputs[1:]), `names`: keyword names of the last ones
+  set_attr,    // inputs[0].<inputs[1]> = inputs[2], by type(inputs[0])'s own setter
   del_attr,
   set_item,  // inputs[0][inputs[1]] = inputs[2]
   del_item,

@@ -65,6 +65,7 @@ class Path {
       case NodeKind::attribute: return parent() + "." + text_of(node.key.get());
       case NodeKind::iterated: return "what " + parent() + " goes over";
       case NodeKind::referent: return parent() + "()";
+      case NodeKind::size: return parent() + ".shape" + index();
       case NodeKind::scalar: return scalar(node);
       case NodeKind::tensor: return "<tensor " + std::to_string(node.index) + ">";
       case NodeKind::result: return "<result " + std::to_string(node.index) + ">";
@@ -156,6 +157,16 @@ std::vector<Ref> paths_behind(const std::vector<Node>& nodes, Ref number) {
     }
   }
   return paths;
+}
+
+bool is_module_state(const std::vector<Node>& nodes, Ref ref) {
+  const Node& node = nodes[ref];
+  if (node.kind != NodeKind::dict_item) return false;
+  const Node& dict = nodes[node.parent];
+  if (dict.kind != NodeKind::dict_item || !PyUnicode_Check(dict.key.get())) return false;
+  const bool is_state = PyUnicode_CompareWithASCIIString(dict.key.get(), "_parameters") == 0 ||
+                        PyUnicode_CompareWithASCIIString(dict.key.get(), "_buffers") == 0;
+  return is_state && nodes[dict.parent].kind == NodeKind::instance_dict;
 }
 
 std::string path_text(const std::vector<Node>& nodes, Ref ref, PyObject* code) {

@@ -15,6 +15,9 @@ std::string item_text(const std::vector<Node>& nodes, Ref dict, PyObject* key, P
 // A type, function or module by its name, anything else as show() does.
 std::string constant_name(PyObject* object);
 
+// self.__dict__['_parameters']['weight']: how nn.Module keeps its parameters and buffers.
+bool is_module_state(const std::vector<Node>& nodes, Ref ref);
+
 // The paths to the numbers that a scalar is computed from; of a path, itself.
 std::vector<Ref> paths_behind(const std::vector<Node>& nodes, Ref number);
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "capture/bytecode/cpython/iterators.h"
+#include "capture/bytecode/cpython/known_types.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -14,6 +15,12 @@ Object build_tuple(std::span<PyObject*> items) {
     PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(items[i]));
   }
   return tuple;
+}
+
+Object build_size(std::span<PyObject*> items) {
+  const Object tuple = build_tuple(items);
+  auto* type = reinterpret_cast<PyObject*>(known_type(KnownType::size));
+  return tuple ? Object::steal(PyObject_CallOneArg(type, tuple.get())) : Object();
 }
 
 Object build_list(std::span<PyObject*> items) {
@@ -133,6 +140,7 @@ Object replay(const Step& step, std::span<PyObject*> inputs) {
     case StepKind::build_slice:
       return Object::steal(
           PySlice_New(inputs[0], inputs[1], inputs.size() > 2 ? inputs[2] : nullptr));
+    case StepKind::build_size: return build_size(inputs);
     case StepKind::call: return call(step, inputs);
     case StepKind::set_attr: return done(set_attribute(inputs[0], inputs[1], inputs[2]));
     case StepKind::del_attr: return done(set_attribute(inputs[0], inputs[1], nullptr));

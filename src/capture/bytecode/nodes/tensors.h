@@ -19,6 +19,7 @@
 #include "base/log_ids.h"
 #include "base/number.h"
 #include "base/settings.h"
+#include "base/varying_sizes.h"
 #include "capture/bytecode/cpython/object.h"
 #include "capture/bytecode/nodes/breaks.h"
 
@@ -33,6 +34,8 @@ class TensorGuard {
   virtual bool holds(PyObject* object) const = 0;
   // "size at dimension 0 is 5, was 8"; for a recompile's report.
   virtual std::string difference(PyObject* object) const = 0;
+  // The dimensions at which the size is another one, if nothing else is.
+  virtual std::vector<int> changed_sizes(PyObject* object) const = 0;
   virtual std::string str() const = 0;
 };
 
@@ -59,6 +62,8 @@ class TensorProgram {
   virtual bool is_left_to_autograd() const = 0;
   // The graph as text, for explain().
   virtual std::string str() const = 0;
+  // What it relies on about sizes, in the symbols of its request.
+  virtual std::vector<Guard> size_guards() const { return {}; }
 };
 
 // What stopped the log from being a faithful account.
@@ -75,6 +80,7 @@ struct ProgramRequest {
   std::vector<NumberStep> numbers;       // that the program reads and computes itself
   std::vector<ScalarId> wanted_numbers;  // of these, behind the outputs
   std::vector<bool> module_state;        // by input: it is a parameter or buffer of a module
+  VaryingSizes sizes;                    // by those inputs and scalars
   Settings settings;
   PyObject* backend_callable = nullptr;
 };
@@ -189,9 +195,25 @@ class TensorLog {
   // the next call: an op that gets it is written down with the id in the number's place. A new
   // reference; nullptr without an error if there can't be one now. No code but PyTorch's may get
   // hold of it.
-  virtual PyObject* stand_in(PyObject* number, ScalarId id) = 0;
+  // `is_size`: ops may take it where they take sizes.
+  virtual PyObject* stand_in(PyObject* number, ScalarId id, bool is_size) = 0;
   // No stand-ins are about any more.
   virtual StandInUse end_stand_ins() = 0;
+  // -- sizes that vary
+  // A size of an input, which is `hint` now, as an expression; and inputs that have such sizes.
+  virtual Size add_size_symbol(int64_t hint) = 0;
+  virtual void vary(LogValue input, const SymbolicDims& dims) = 0;
+  // The line of the program, for what is relied on.
+  virtual void set_size_locator(std::function<std::string()> where) = 0;
+  // Finds out the sizes of what the ops so far have made. `size_of`: of a run-time scalar, nothing
+  // if it is none. False: they can't be known, `why` says what stands in the way.
+  virtual bool follow_sizes(const std::function<std::optional<Size>(ScalarId)>& size_of,
+                            std::string* why) = 0;
+  virtual std::optional<Sizes> sizes_of(LogValue value) const = 0;
+  virtual int64_t hint(const Size& size) const = 0;
+  // What the ops so far rely on.
+  virtual const std::vector<Guard>& size_guards() const = 0;
+  virtual const SymbolTable& size_symbols() const = 0;
   // Set by an op that can't be repeated: data-dependent, or on a tensor of unknown origin.
   // `thorough`: every input is looked at for changes by code that was not seen, not only those of
   // late.
@@ -216,7 +238,11 @@ class Tensors {
   virtual std::optional<LogTrouble> refuse(PyObject* tensor) const = 0;
   // Modes and transforms that are switched on and see each op: no trace then.
   virtual std::optional<LogTrouble> refuse_state() const = 0;
-  virtual std::unique_ptr<TensorGuard> guard(PyObject* tensor) const = 0;
+  // `varying`: dimensions at which it may have any size but 0 and 1.
+  virtual std::unique_ptr<TensorGuard> guard(PyObject* tensor,
+                                             std::span<const int> varying) const = 0;
+  virtual int rank_of(PyObject* tensor) const = 0;
+  virtual int64_t size_of(PyObject* tensor, int dim) const = 0;
   // nullptr: in a world without tensors.
   virtual std::unique_ptr<TensorLog> start_log() const = 0;
   // A backward pass from these (tensors, or tuples of such) calls Python code: hooks, custom

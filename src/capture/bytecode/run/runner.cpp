@@ -31,6 +31,8 @@ namespace {
 constexpr int kPatience = 64;
 // A loop around a break: so many segments are made for one turn of it each, then some for all.
 constexpr int kMostOpened = 2;
+// Segments from one place that are for many sizes.
+constexpr int kMostSized = 4;
 // A wrong guess about what is in a tensor costs a run, as much as is won by so many right ones.
 constexpr int kGuessCost = 8;
 constexpr int kMostGuessCost = 8 * kGuessCost;
@@ -147,6 +149,7 @@ class RootRunner {
   void note_refusal(int offset, size_t variants);
   // `outgrown`: what it takes the place of.
   Next trace(int offset, const GilShared<Segment>& outgrown = {});
+  bool may_vary(int offset) const;
   bool is_for_other_sizes(int offset) const;
   Next give_up(int offset, const std::string& reason);
   void adopt_callees(const Tracing& tracing);
@@ -423,6 +426,10 @@ std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
   for (const auto& segment : list)
     for (std::string& path : segment->guards().changed_numbers(frame_.slots(), used_slots()))
       segments_->changing.insert(std::move(path));
+  if (compiled_.settings_.sizes != SizeUse::fixed)
+    for (const auto& segment : list)
+      for (const auto& size : segment->guards().changed_sizes(frame_.slots(), used_slots()))
+        segments_->changed_dims[size.path].insert(size.dim);
   const std::string reason = name_arguments(frame_, why_missed(offset));
   compiled_.note_recompile(describe_start(thread_, frame_, offset) + ": " + reason);
   if (is_enough && !(is_guessed_wrong(list) && stop_guessing(offset)))
@@ -457,6 +464,14 @@ bool RootRunner::is_for_other_sizes(int offset) const {
   });
 }
 
+// A back end of the user's is given tensors, and no sizes. Where an op pins sizes, one segment after
+// the other would be for one size each, and cost more than without.
+bool RootRunner::may_vary(int offset) const {
+  const auto sized = segments_->sized.find(offset);
+  return !compiled_.backend_callable_ && compiled_.settings_.sizes != SizeUse::fixed &&
+         (sized == segments_->sized.end() || sized->second < kMostSized);
+}
+
 RootRunner::Next RootRunner::trace(int offset, const GilShared<Segment>& outgrown) {
   if (const std::optional<Next> next = refuse_by_stance(offset)) return *next;
   if (tensors().refuse_state()) return go_on_in_cpython();
@@ -469,7 +484,8 @@ RootRunner::Next RootRunner::trace(int offset, const GilShared<Segment>& outgrow
     take_out(segments_->at[offset], [&](const auto& one) { return one == outgrown; });
   } else {
     if (const std::optional<Next> next = note_misses(offset)) return *next;
-    is_tentative_ = is_for_other_sizes(offset) && !compiled_.budget_.affords_kernels();
+    is_tentative_ =
+        is_for_other_sizes(offset) && !compiled_.budget_.affords_kernels() && !may_vary(offset);
   }
   last_kept_ = {};
   traced_kind_ = kind();
@@ -488,6 +504,8 @@ RootRunner::Next RootRunner::trace(int offset, const GilShared<Segment>& outgrow
     trace->changing = &segments_->changing;
     trace->log().keep_numbers();
   }
+  const WishedSizes wished(compiled_.settings_.sizes, segments_->changed_dims);
+  if (may_vary(offset)) trace->vary_sizes(&wished);
   trace->guesses.are_allowed = segments_->wrong_guesses[offset] < kMostGuessCost;
   trace->opens_iterators = segments_->opened[offset] < kMostOpened;
   trace->locate = [&tracing, this](Break& at) { locate(at, thread_, tracing.frames); };
@@ -632,6 +650,9 @@ void RootRunner::keep(int offset, std::optional<TraceResult> result, const Trace
   segment->guesses = trace.guesses.any;
   segment->kind = traced_kind_;
   segment->is_tentative = is_tentative_;
+  segment->is_sized = trace.sizes.any();
+  if (segment->is_sized || !trace.sizes.refusal.empty())
+    segments.sized[offset] += trace.sizes.refusal.empty() ? 1 : kMostSized;
   idle_ = ops_of(*segment) > 0 ? 0 : idle_ + 1;
   count(Counter::segments);
   segment->ends = returns || !trace.stopped() ? "returns" : trace.stopped()->str();

@@ -12,6 +12,7 @@
 
 #include "capture/bytecode/cpython/gil_shared.h"
 #include "capture/bytecode/guards/guard_program.h"
+#include "capture/bytecode/run/wished_sizes.h"
 
 namespace smelt::bytecode {
 
@@ -48,6 +49,7 @@ class Segment : public GilCounted {
   const PyTypeObject* kind = nullptr;  // of the frame's first argument, which may be gone by now
   bool ends_inside = false;   // that is in a callee, and it has not been there a second time yet
   bool is_tentative = false;  // it has no kernels yet (budget.h)
+  bool is_sized = false;      // it is for more than one size
   int64_t run_ns = 0;         // of a tentative one: that its runs have taken
 
   // "torch's get_num_threads gives something else"; empty: all state that was looked at is the
@@ -98,6 +100,10 @@ struct CodeSegments : GilCounted {
   // Paths of numbers that were part of a segment and turned out to change: run-time scalars in the
   // next one.
   std::unordered_set<std::string> changing;
+  // Sizes of tensors that turned out to change: they vary in the next one. By offset: how many
+  // segments there are with such sizes, and why there are no more.
+  ChangedDims changed_dims;
+  std::map<int, int> sized;
   std::map<int, bool>
       plain;  // nothing to gain from tracing at that offset: CPython runs the instruction
   std::map<int, int>

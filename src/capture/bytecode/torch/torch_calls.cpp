@@ -9,6 +9,7 @@
 
 #include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/values/dynamic_tensors.h"
+#include "capture/bytecode/values/sizes.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -268,6 +269,60 @@ size_t place_of_number(PyObject* callee, std::span<const Value> arguments, PyObj
   return arguments.size();
 }
 
+// t.size(), t.size(0), t.numel() of a tensor whose sizes vary.
+bool ask_for_varying_size(Trace& trace, PyObject* callee, std::span<const Value> arguments,
+                          PyObject* keywords, Result* result) {
+  if (!trace.sizes.any() || Py_TYPE(callee) != &PyMethodDescr_Type || arguments.empty() ||
+      keywords != nullptr || !tensors().is_tensor(arguments[0].object))
+    return false;
+  const std::string_view name = PyUnicode_AsUTF8(PyDescr_NAME(callee));
+  std::optional<Result> found;
+  if (name == "size" && arguments.size() == 1) {
+    found = read_shape(trace, arguments[0]);
+  } else if (name == "size" && arguments.size() == 2 && PyLong_CheckExact(arguments[1].object)) {
+    trace.use(arguments[1]);
+    found = read_varying_size(trace, arguments[0], PyLong_AsLong(arguments[1].object));
+    PyErr_Clear();
+  } else if ((name == "numel" || name == "nelement") && arguments.size() == 1) {
+    found = read_numel(trace, arguments[0]);
+  } else if (name == "__len__" && arguments.size() == 1) {
+    found = read_varying_size(trace, arguments[0], 0);
+  }
+  if (found) *result = *found;
+  return found.has_value();
+}
+
+// What it tells is no matter of sizes.
+bool tells_no_sizes(PyObject* callee) {
+  static const Set kNames{"dim",        "ndimension",    "element_size", "is_floating_point",
+                          "is_complex", "is_signed",     "is_conj",      "is_neg",
+                          "get_device", "is_inference",  "item",         "result_type",
+                          "can_cast",   "promote_types", "has_names"};
+  if (Py_TYPE(callee) == &PyMethodDescr_Type)
+    return kNames.contains(PyUnicode_AsUTF8(PyDescr_NAME(callee)));
+  return kNames.contains(name_in_c(callee));
+}
+
+void pin_sizes_in(Trace& trace, PyObject* object, int depth = 0) {
+  if (tensors().is_tensor(object)) trace.pin_sizes_of(object);
+  if (depth == 2 || !(PyList_CheckExact(object) || PyTuple_CheckExact(object))) return;
+  for (Py_ssize_t i = 0; i < Py_SIZE(object); ++i)
+    pin_sizes_in(trace,
+                 PyList_Check(object) ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i),
+                 depth + 1);
+}
+
+bool has_tensors_only(PyObject* result) {
+  if (result == nullptr || result == Py_None || result == Py_NotImplemented) return true;
+  if (tensors().is_tensor(result)) return true;
+  if (!PyTuple_Check(result) && !PyList_Check(result)) return false;
+  for (Py_ssize_t i = 0; i < Py_SIZE(result); ++i)
+    if (!has_tensors_only(PyList_Check(result) ? PyList_GET_ITEM(result, i)
+                                               : PyTuple_GET_ITEM(result, i)))
+      return false;
+  return true;
+}
+
 Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arguments,
                PyObject* keywords) {
   if (PyCFunction_Check(callee.object)) {
@@ -316,6 +371,13 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
     }
     const Unfollowed unfollowed(&trace);
     result = call_plainly(callee.object, arguments, keywords);
+  }
+  // It has looked at shapes itself, or may have.
+  if (trace.sizes.any() && !has_tensors_only(result) && !tells_no_sizes(callee.object) &&
+      !name_in_c(callee.object).starts_with("_has_torch_function")) {
+    if (PyCFunction_Check(callee.object) && PyCFunction_GET_SELF(callee.object) != nullptr)
+      pin_sizes_in(trace, PyCFunction_GET_SELF(callee.object));
+    for (const Value& argument : arguments) pin_sizes_in(trace, argument.object);
   }
   // It may have seen what was changed; in a cached call it comes before the changes.
   if (trace.active() && trace.log().has_effects(position) &&
@@ -453,6 +515,10 @@ bool ask_for_size(Trace& trace, PyObject* callee, std::span<const Value> argumen
 
 }  // namespace
 
+Result call_op_on(Trace& trace, Value op, std::span<const Value> arguments) {
+  return call_op(trace, Kind::op, op, arguments, nullptr);
+}
+
 bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
                 Result* result) {
   const Kind kind = classify(callee.object);
@@ -460,7 +526,7 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
       make_of_array(*trace, callee, arguments, keywords, result))
     return true;
   switch (kind) {
-    case Kind::none: return false;
+    case Kind::none: return call_generator(*trace, callee, arguments, keywords, result);
     case Kind::hidden: {
       std::string name = PyCFunction_Check(callee.object)
                              ? reinterpret_cast<PyCFunctionObject*>(callee.object)->m_ml->ml_name
@@ -518,7 +584,9 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
       }
       [[fallthrough]];
     case Kind::op:
-      if (ask_for_size(*trace, callee.object, arguments, keywords, result)) return true;
+      if (ask_for_varying_size(*trace, callee.object, arguments, keywords, result) ||
+          ask_for_size(*trace, callee.object, arguments, keywords, result))
+        return true;
       *result = call_op(*trace, kind, callee, arguments, keywords);
       return true;
     case Kind::writes: *result = call_switch(*trace, callee, arguments, keywords); return true;

@@ -12,6 +12,13 @@ bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, Py
 // torch_state.cpp: functions of torch._C that read or set what no op on this machine depends on.
 bool call_state(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* names,
                 Result* result);
+// An op that is asked for in the place of something else.
+Result call_op_on(Trace& trace, Value op, std::span<const Value> arguments);
+// The states of random generators: generator_calls.cpp.
+bool call_generator(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* names,
+                    Result* result);
+bool call_manual_seed(Trace& trace, Value function, std::span<const Value> arguments,
+                      PyObject* names, Result* result);
 // Functions that work on the autograd graph: autograd_calls.cpp.
 bool call_autograd(Trace& trace, Value function, std::span<const Value> arguments, PyObject* names,
                    Result* result);

@@ -28,6 +28,7 @@
 //   trace_reads.h       where objects were found
 //   trace_uses.h        settle, use, own
 //   trace_numbers.h     numbers that are computed again
+//   trace_sizes.h       sizes of tensors that vary
 //   trace_steps.h       what was made and changed
 //   trace_lifetimes.h   iterators, and what the program has dropped
 // This one begins a trace, says where it can end, and makes the data of a segment.

@@ -7,6 +7,7 @@
 
 #include "capture/bytecode/account/needed_steps.h"
 #include "capture/bytecode/nodes/number_ops.h"
+#include "capture/bytecode/nodes/paths.h"
 #include "capture/bytecode/nodes/program_numbers.h"
 #include "capture/bytecode/trace/trace.h"
 
@@ -182,21 +183,6 @@ void Trace::add_distinctness(TraceResult& result) const {
     if (guard.changed.size() + guard.others.size() > 1) result.distinct.push_back(std::move(guard));
 }
 
-namespace {
-
-// self.__dict__['_parameters']['weight']: how nn.Module keeps its parameters and buffers.
-bool is_module_state(const std::vector<Node>& nodes, Ref ref) {
-  const Node& node = nodes[ref];
-  if (node.kind != NodeKind::dict_item) return false;
-  const Node& dict = nodes[node.parent];
-  if (dict.kind != NodeKind::dict_item || !PyUnicode_Check(dict.key.get())) return false;
-  const bool is_state = PyUnicode_CompareWithASCIIString(dict.key.get(), "_parameters") == 0 ||
-                        PyUnicode_CompareWithASCIIString(dict.key.get(), "_buffers") == 0;
-  return is_state && nodes[dict.parent].kind == NodeKind::instance_dict;
-}
-
-}  // namespace
-
 bool Trace::make_program(TraceResult& result, const Position& position, const Request& request) {
   if (position.log == 0) return true;
   ProgramRequest wanted;
@@ -235,12 +221,15 @@ bool Trace::make_program(TraceResult& result, const Position& position, const Re
     }
   });
   result.program_outputs.insert(result.program_outputs.end(), numbers.begin(), numbers.end());
+  if (sizes.any()) describe_sizes(result, wanted, program_numbers);
   for (const Ref scalar : result.program_scalars) {
     result.nodes[scalar].guards |= kGuardType;
     wanted.examples.push_back(to_number(result.nodes[scalar].object.get()));
   }
   result.program = log_->finish(wanted);
-  return result.program != nullptr;
+  if (result.program == nullptr) return false;
+  if (sizes.any()) guard_sizes_of_program(result);
+  return true;
 }
 
 }  // namespace smelt::bytecode

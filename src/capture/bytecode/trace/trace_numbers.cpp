@@ -67,7 +67,8 @@ bool TraceNumbers::is_runtime_scalar(Value v) const {
 
 bool TraceNumbers::is_changing(Ref number) const {
   return std::ranges::any_of(paths_behind(nodes_, number), [&](Ref ref) {
-    return nodes_[ref].kind == NodeKind::slot || changed_numbers_.contains(ref) ||
+    return nodes_[ref].kind == NodeKind::slot || nodes_[ref].kind == NodeKind::size ||
+           changed_numbers_.contains(ref) ||
            (!changing->empty() && changing->contains(path_text(nodes_, ref, code.get())));
   });
 }

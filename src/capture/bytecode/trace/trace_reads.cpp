@@ -45,8 +45,12 @@ Ref TraceReads::path(NodeKind kind, Ref parent, PyObject* key, int index, PyObje
     return 0;
   }
   const bool is_tensor = tensors().is_tensor(object);
-  if (is_tensor) node.tensor = tensors().guard(object);
   const Ref ref = add(std::move(node));
+  std::vector<int> varying;
+  if (is_tensor) {
+    varying = varying_dims(ref);
+    nodes_[ref].tensor = tensors().guard(object, varying);
+  }
   paths_.set(id, ref);
   // Even if nothing is done with it: without it there would have been an error, or `in` would have
   // been false.
@@ -62,6 +66,7 @@ Ref TraceReads::path(NodeKind kind, Ref parent, PyObject* key, int index, PyObje
     } else {
       log_->add_input(object);
       tensor_paths_.push_back(ref);
+      if (!varying.empty()) vary(ref, varying);
     }
   }
   return ref;
@@ -122,6 +127,11 @@ Ref TraceReads::read_item(Value sequence, Py_ssize_t index, PyObject* object) {
   }
   guard(sequence.ref, kGuardType | kGuardLength);
   return path(NodeKind::item, sequence.ref, nullptr, static_cast<int>(index), object);
+}
+
+Ref TraceReads::read_slice(PyObject* slice, Py_ssize_t index) const {
+  const Tracked* tracked = find(slice);
+  return tracked == nullptr ? 0 : tracked->lazy.item(index);
 }
 
 Ref TraceReads::read_cell(Value cell, PyObject* object) {

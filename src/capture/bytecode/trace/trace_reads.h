@@ -2,6 +2,7 @@
 // To read says where an object was found, and nothing about what it is.
 #pragma once
 
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -21,6 +22,8 @@ class TraceReads : public TraceGuards {
   void read_absent(Value dict, PyObject* key);
   Ref read_item(Value sequence, Py_ssize_t index, PyObject* object);
   Ref read_cell(Value cell, PyObject* object);
+  // A number in a slice that the trace made: start, stop, step. 0: it is the same in each call.
+  Ref read_slice(PyObject* slice, Py_ssize_t index) const;
   // instance_dict, closure, defaults, kwdefaults, method_*, type, attribute.
   Ref read(NodeKind kind, Value parent, PyObject* key, int index, PyObject* object);
   // _PyType_Lookup(type, name) gave `found` (nullptr: nothing): the ref of `found`.
@@ -33,6 +36,11 @@ class TraceReads : public TraceGuards {
 
  protected:
   ~TraceReads() = default;
+
+  // The dimensions of a tensor from outside at which its size varies; it has been found to have
+  // some (trace_sizes.h).
+  virtual std::vector<int> varying_dims(Ref) const { return {}; }
+  virtual void vary(Ref, std::span<const int>) {}
 
   Ref path(NodeKind kind, Ref parent, PyObject* key, int index, PyObject* object);
   // The ref of something found in an object whose contents are known.

@@ -151,8 +151,9 @@ Ref TraceSteps::make(StepKind kind, std::span<const Value> inputs, PyObject* obj
     return ref_of(object);
   }
   LazyElements lazy;
-  const bool has_elements =
-      kind == StepKind::build_tuple || kind == StepKind::build_list || kind == StepKind::build_map;
+  const bool has_elements = kind == StepKind::build_tuple || kind == StepKind::build_list ||
+                            kind == StepKind::build_map || kind == StepKind::build_size ||
+                            (kind == StepKind::build_slice && sizes.any());
   if (!keeps_elements(kind)) settle_inside(inputs);
   std::vector<Operand> prepared =
       has_elements ? elements(kind, inputs, lazy) : operands(inputs, is_cell);

@@ -5,11 +5,11 @@
 #include <span>
 #include <vector>
 
-#include "capture/bytecode/trace/trace_numbers.h"
+#include "capture/bytecode/trace/trace_sizes.h"
 
 namespace smelt::bytecode {
 
-class TraceSteps : public TraceNumbers {
+class TraceSteps : public TraceSizes {
  public:
   // Writes down a step whose result is a new object; it is tracked as born from now on. Atoms among
   // the inputs are used.

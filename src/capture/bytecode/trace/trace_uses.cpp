@@ -94,6 +94,8 @@ void TraceUses::use_elements(Value v) {
     while (active() && PyDict_Next(object, &at, &key, &item)) use({item, read_dict(v, key, item)});
   } else if (PyAnySet_Check(object)) {
     own(v);
+  } else if (PySlice_Check(object)) {
+    if (Tracked* slice = find(object)) settle_elements(*slice);
   }
   --use_depth_;
 }
@@ -158,7 +160,8 @@ void TraceUses::settle_inside(std::span<const Value> containers) {
     Tracked* tracked = object == nullptr ? nullptr : find(object);
     if (tracked == nullptr || !seen.insert(object).second) return;
     // A dict from outside has none: what is put into it is in its overlay.
-    if (PyTuple_Check(object) || PyList_Check(object) || (PyDict_Check(object) && tracked->born))
+    if (PyTuple_Check(object) || PyList_Check(object) || PySlice_Check(object) ||
+        (PyDict_Check(object) && tracked->born))
       todo.push_back(tracked);
   };
   for (const Value& container : containers) visit(container.object);
@@ -167,6 +170,7 @@ void TraceUses::settle_inside(std::span<const Value> containers) {
     todo.pop_back();
     settle_elements(*tracked);
     PyObject* object = tracked->object.get();
+    if (PySlice_Check(object)) continue;
     if (PyDict_Check(object)) {
       PyObject *key, *item;
       Py_ssize_t at = 0;

@@ -11,6 +11,7 @@
 #include "capture/bytecode/values/dynamic_tensors.h"
 #include "capture/bytecode/values/module_state.h"
 #include "capture/bytecode/values/operations.h"
+#include "capture/bytecode/values/sizes.h"
 
 namespace smelt::bytecode {
 
@@ -379,6 +380,14 @@ Result get_tensor_field(Trace& trace, Value tensor, PyObject* name) {
   static const std::unordered_set<std::string> without_shape{
       "dtype", "device", "layout", "requires_grad", "is_cuda", "is_cpu", "is_sparse", "is_meta"};
   const std::string field = text_of(name);
+  // Those that tell of the shape no more than its rank, and those that are ops.
+  static const std::unordered_set<std::string> without_sizes{
+      "data", "T", "mT", "H", "mH", "real", "imag", "ndim", "_version"};
+  if (trace.sizes.any() && field == "shape")
+    if (const std::optional<Result> shape = read_shape(trace, tensor)) return *shape;
+  if (trace.sizes.any() && !without_shape.contains(field) && !changing.contains(field) &&
+      !without_sizes.contains(field))
+    trace.pin_sizes_of(tensor.object);
   if (field == "_cdata") {  // an address
     trace.use(tensor);
     return unfollowed_attribute(&trace, tensor, name);
@@ -399,6 +408,7 @@ Result get_tensor_field(Trace& trace, Value tensor, PyObject* name) {
 }
 
 Result get_data(Trace& trace, Value attribute, Value object, PyObject* name) {
+  if (PySlice_Check(object.object)) trace.use(object);
   PyTypeObject* kind = Py_TYPE(attribute.object);
   PyTypeObject* type = Py_TYPE(object.object);
   if (kind == &PyGetSetDescr_Type || kind == &PyMemberDescr_Type) {

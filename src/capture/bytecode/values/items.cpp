@@ -7,6 +7,7 @@
 #include "capture/bytecode/cpython/private_api.h"
 #include "capture/bytecode/values/dynamic_tensors.h"
 #include "capture/bytecode/values/operations.h"
+#include "capture/bytecode/values/sizes.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -55,11 +56,23 @@ Result get_slice(Trace& trace, Value sequence, PyObject* slice) {
   if (PySlice_Unpack(slice, &start, &stop, &step) < 0) return {};
   trace.guard_length(sequence);
   const Py_ssize_t count = PySlice_AdjustIndices(Py_SIZE(sequence.object), &start, &stop, step);
+  if (has_lazy_elements(trace, sequence)) {
+    std::vector<Value> elements;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      PyObject* item = element(sequence.object, start + i * step);
+      elements.push_back({item, trace.read_item(sequence, start + i * step, item)});
+    }
+    PyObject* taken = PyObject_GetItem(sequence.object, slice);  // of a torch.Size another one
+    return taken == nullptr ? Result{} : made_of(trace, elements, taken);
+  }
   for (Py_ssize_t i = 0; i < count && trace.active(); ++i) {
     PyObject* item = element(sequence.object, start + i * step);
     settle(trace, {item, trace.read_item(sequence, start + i * step, item)});
   }
-  PyObject* result = storage_of(sequence.object)->mp_subscript(sequence.object, slice);
+  // Of a torch.Size another one.
+  PyObject* result = is_tuple_or_size(sequence.object)
+                         ? PyObject_GetItem(sequence.object, slice)
+                         : storage_of(sequence.object)->mp_subscript(sequence.object, slice);
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
 
@@ -117,6 +130,14 @@ Result get_dict_item(Trace& trace, Value dict, Value key) {
 
 Result get_tensor_item(Trace& trace, Value tensor, Value key) {
   const bool is_open = use_in_op(trace, tensor);
+  if (trace.sizes.any() && code_among(trace, std::span(&key, 1)) == ArgumentCode::none) {
+    PyObject* found = call_with_index(trace, tensor, key, [&](PyObject* given) {
+      const Unfollowed unfollowed(&trace);
+      return PyObject_GetItem(tensor.object, given);
+    });
+    trace.check_log();
+    return {found, found == nullptr ? 0 : trace.adopt(found)};
+  }
   const ArgumentCode code = code_among(trace, std::span(&key, 1));
   if ((use_in_op(trace, key) || is_open) && !may_index(trace, tensor.object, key.object))
     stop_at_shape(trace);
@@ -141,6 +162,16 @@ bool store_tensor_item(Trace& trace, Value tensor, Value key, Value item) {
   use_in_op(trace, tensor);
   if (code_among(trace, std::span(&key, 1)) != ArgumentCode::none)
     trace.stop(BreakReason::c_callback, "__index__");  // of the store it would be told twice
+  if (trace.sizes.any()) {
+    const Object stored = Object::steal(call_with_index(trace, tensor, key, [&](PyObject* given) {
+      return call_on_tensors(trace, std::span(&item, 1), [&](std::span<const Value> taken) {
+        const int result = PyObject_SetItem(tensor.object, given, taken[0].object);
+        return result == 0 ? Py_NewRef(Py_None) : nullptr;
+      });
+    }));
+    trace.check_log();
+    return static_cast<bool>(stored);
+  }
   use_in_op(trace, key);
   const bool puts = is_put(trace, tensor.object, key.object, item.object);
   if (!may_index(trace, tensor.object, key.object, puts ? nullptr : item.object))
@@ -444,7 +475,7 @@ Result get_item(Trace* trace, Value container, Value key) {
                        _PyType_Lookup(Py_TYPE(object), names().getitem));
     return get_sequence_item(*trace, container, key);
   }
-  if (PyTuple_CheckExact(object) && is_index && container.ref != 0)
+  if (is_tuple_or_size(object) && is_index && container.ref != 0)
     return get_sequence_item(*trace, container, key);
   if (PyDict_Check(object)) return get_dict_item(*trace, container, key);
   trace->use(container);
@@ -568,7 +599,8 @@ Result build_slice(Trace* trace, std::span<const Value> parts) {
       PySlice_New(parts[0].object, parts[1].object, parts.size() > 2 ? parts[2].object : nullptr);
   if (slice == nullptr || !is_following(trace)) return {slice, 0};
   for (const Value& part : parts)
-    if (is_constant(part.object)) trace->use(part);
+    if (is_constant(part.object) && !(trace->sizes.any() && trace->is_size(part.ref)))
+      trace->use(part);
   return make_new(trace, StepKind::build_slice, parts, slice);
 }
 
@@ -618,7 +650,7 @@ bool list_extend(Trace* trace, Value list, Value items) {
     return static_cast<bool>(none);
   }
   if (items.object == list.object || PyList_CheckExact(items.object) ||
-      PyTuple_CheckExact(items.object)) {
+      is_tuple_or_size(items.object)) {
     std::vector<Result> all;
     bool ok = unpack(trace, items, all);
     for (const Result& item : all) {
@@ -741,7 +773,7 @@ Result list_to_tuple(Trace* trace, Value list) {
 
 bool unpack(Trace* trace, Value iterable, std::vector<Result>& items, bool sized) {
   PyObject* object = iterable.object;
-  if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
+  if (PyList_CheckExact(object) || is_tuple_or_size(object)) {
     if (is_following(trace)) trace->guard_length(iterable);
     for (Py_ssize_t i = 0; i < Py_SIZE(object); ++i) {
       PyObject* item = element(object, i);

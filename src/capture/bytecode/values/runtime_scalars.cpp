@@ -9,6 +9,7 @@
 
 #include "capture/bytecode/values/dynamic_tensors.h"
 #include "capture/bytecode/values/operations.h"
+#include "capture/bytecode/values/sizes.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 constexpr int kDepth = 3;
 
 bool is_list_or_tuple(PyObject* object) {
-  return PyList_CheckExact(object) || PyTuple_CheckExact(object);
+  return PyList_CheckExact(object) || is_tuple_or_size(object);
 }
 
 PyObject* element(PyObject* sequence, Py_ssize_t i) {
@@ -103,7 +104,9 @@ class Disguise {
 
   PyObject* disguise(Value number) {
     number = trace_.value(number.object, number.ref);
-    PyObject* made = trace_.active() ? trace_.log().stand_in(number.object, number.ref) : nullptr;
+    PyObject* made = trace_.active() ? trace_.log().stand_in(number.object, number.ref,
+                                                             trace_.is_size(number.ref))
+                                     : nullptr;
     if (made == nullptr) {
       trace_.use(number);
       return number.object;

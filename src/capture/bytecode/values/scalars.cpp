@@ -8,6 +8,7 @@
 #include "capture/bytecode/trace/boundary.h"
 #include "capture/bytecode/values/operations.h"
 #include "capture/bytecode/values/operator_names.h"
+#include "capture/bytecode/values/sizes.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -92,7 +93,7 @@ Result call_operand(Trace& trace, PyObject* method, PyObject* name, Value self, 
 }
 
 bool is_container(PyObject* object) {
-  return PyList_CheckExact(object) || PyTuple_CheckExact(object) || PyDict_CheckExact(object) ||
+  return PyList_CheckExact(object) || is_tuple_or_size(object) || PyDict_CheckExact(object) ||
          PySet_CheckExact(object) || PyFrozenSet_CheckExact(object) || PyDictViewSet_Check(object);
 }
 
@@ -245,7 +246,7 @@ const char* symbol_of(int op) {
 // All elements are looked at, so that what is made of them is made of known things.
 void touch(Trace& trace, Value container) {
   std::vector<Result> items;
-  if (PyList_CheckExact(container.object) || PyTuple_CheckExact(container.object)) {
+  if (PyList_CheckExact(container.object) || is_tuple_or_size(container.object)) {
     unpack(&trace, container, items);
   } else if (PyDictViewSet_Check(container.object)) {
     const Result iterator = get_iter(&trace, container);  // looks at all elements
@@ -284,6 +285,17 @@ Result binary_on_containers(Trace& trace, int op, Value a, Value b) {
   const bool can_change =
       PyList_CheckExact(a.object) || PyDict_CheckExact(a.object) || PySet_CheckExact(a.object);
   if (op >= NB_INPLACE_ADD && can_change) return change_container(trace, op, a, b);
+  if (op == NB_ADD && (has_lazy_elements(trace, a) || has_lazy_elements(trace, b)))
+    if (PyObject* sum = compute(op, a.object, b.object)) {
+      std::vector<Result> items;
+      unpack(&trace, a, items);
+      unpack(&trace, b, items);
+      std::vector<Value> elements;
+      for (const Result& item : items) elements.push_back({item.object, item.ref});
+      const Result result = made_of(trace, elements, sum);
+      release(items);
+      return result;
+    }
   touch(trace, a);
   touch(trace, b);
   const Transparent transparent(&trace, true);
@@ -412,6 +424,10 @@ Result compare(Trace* trace, int op, Value a, Value b) {
     PyObject* result = compute_it();
     return {result, trace->scalar(ScalarOp::compare, op, a, b, result)};
   }
+  if ((op == Py_EQ || op == Py_NE) &&
+      (has_lazy_elements(*trace, a) || has_lazy_elements(*trace, b)))
+    if (const std::optional<bool> equal = equal_elements(*trace, a, b))
+      return {PyBool_FromLong(*equal == (op == Py_EQ)), 0};
   if ((is_tensor(a.object) || is_tensor(b.object)) &&
       !has_replaced_operator(compare_names(op), a.object, b.object))
     return on_tensors(*trace, compare_names(op), a, b, [&](PyObject* left, PyObject* right) {

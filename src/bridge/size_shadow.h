@@ -1,0 +1,56 @@
+// The sizes of a log's tensors as expressions of those sizes of its inputs that vary. Beside the
+// tensors that the ops of a trace really compute there is one without contents for each, with such
+// sizes, on which the ops are recorded as they come. What PyTorch decides about sizes on the way
+// (broadcasting, the number of chunks) holds for some sizes only: these decisions are guards.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/varying_sizes.h"
+#include "capture/dispatch/recorder.h"
+#include "capture/log/op_log.h"
+
+namespace smelt {
+
+class SizeShadow {
+ public:
+  SizeShadow();
+  ~SizeShadow();
+  SizeShadow(const SizeShadow&) = delete;
+  SizeShadow& operator=(const SizeShadow&) = delete;
+
+  // Whom to ask for the line of the program, for guards.
+  void set_locator(std::function<std::string()> where) { where_ = std::move(where); }
+  Size add_symbol(int64_t hint) { return recorder_->add_symbol(hint); }
+  void vary(LogValue input, SymbolicDims dims) { inputs_.emplace(input, std::move(dims)); }
+
+  // The expression of a run-time scalar; nothing if it is no size.
+  using SizeOf = std::function<std::optional<Size>(ScalarId)>;
+  // Follows the ops that came since the last time. From a refusal on nothing is known any more.
+  Decision follow(const OpLog& log, const SizeOf& size_of);
+  // Nothing where it is not known.
+  std::optional<Sizes> sizes_of(const OpLog& log, LogValue value) const;
+  const SymbolTable& symbols() const { return recorder_->symbols(); }
+
+ private:
+  at::Tensor tensor(const OpLog& log, LogValue value);
+  void follow(const OpLog& log, const LogItem& item, const SizeOf& size_of);
+  void call(const OpLog& log, const LogItem& item, const SizeOf& size_of);
+  void take_gradients(const OpLog& log, const LogItem& item, uint32_t argument);
+
+  std::function<std::string()> where_;
+  const std::shared_ptr<Recorder> recorder_;
+  std::unordered_map<LogValue, SymbolicDims> inputs_;
+  std::unordered_map<LogValue, at::Tensor> tensors_;
+  size_t followed_ = 0;  // items of the log
+  Decision possible_ = Decision::allow();
+};
+
+}  // namespace smelt

@@ -4,6 +4,7 @@
 // pointwise op on such a view is computed on what the view shows, and its result is viewed.
 //
 // Stands before simplify_views, which then finds views of views.
+#include <algorithm>
 
 #include "ops/meaning.h"
 #include "ops/rules/layout.h"
@@ -59,6 +60,11 @@ class Mover {
            can_lower(graph_, node);
   }
 
+  // Then the view would be made by each run, and nothing is behind it.
+  bool is_returned(ValueId value) const {
+    return std::ranges::find(graph_.outputs, value) != graph_.outputs.end();
+  }
+
   // Does a kernel compute it?
   bool is_computed(ValueId value) const {
     const Node* maker = writer_.maker(value);
@@ -77,7 +83,7 @@ class Mover {
   }
 
   bool move(const Node& node) {
-    if (!is_unary(node)) return false;
+    if (!is_unary(node) || is_returned(node.results[0])) return false;
     const ValueId shown = shown_by(node.args[0].get<Ref>().id);
     if (shown < 0 || !is_computed(shown)) return false;
     const TensorType type = graph_.type(node.results[0]);

@@ -22,7 +22,7 @@ TEST(Lower, ReleasesInputsThatAreGivenAway) {
   %3: f32[2] = aten::mul.Tensor(%2, %1)
   return (%3, %1)
 })");
-  const Program kept = lower(graph), given = lower(graph, /*release_inputs=*/true);
+  const Program kept = lower(graph), given = lower(graph, {.release_inputs = true});
   EXPECT_TRUE(kept.steps[0].release.empty());
   EXPECT_EQ(given.steps[0].release, std::vector<Register>{given.inputs[0].reg});
   EXPECT_EQ(given.steps[1].release, given.steps[0].results);  // not the input that is an output

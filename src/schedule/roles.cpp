@@ -263,7 +263,10 @@ void Roles::inline_widened(const Graph& graph) {
         }
       });
     const int64_t own = *elements * bytes_of(type.dtype);
-    if (!there || found.empty() || bytes > own || (bytes == own && found.size() > 1)) continue;
+    // Of as much memory it takes little to compute: else a kernel that it is part of anyway has it.
+    const bool saves =
+        bytes < own || (bytes == own && found.size() == 1 && meaning[i]->cost <= kInlineCost);
+    if (!there || found.empty() || !saves) continue;
     if (meaning[i]->cost > kInlineCost && full_readers(graph, value) > 1) continue;
     role[i] = Role::inlined;
     sources[i] = std::move(found);

@@ -166,7 +166,7 @@ def test_wrong_uses():
 
 def test_warmup_compiles_ahead():
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 2)).train()
-    fast = smelt.compile(model)
+    fast = smelt.compile(model, dynamic=False)
     state = {name: value.clone() for name, value in model.state_dict().items()}
     done = smelt.warmup(fast, [torch.randn(3, 4), (torch.randn(5, 4),), {'input': torch.randn(7, 4)}], backward=True)
     assert done.inputs == 3 and done.segments >= 3 and done.not_compiled == []

@@ -234,10 +234,18 @@ def test_ops(name):
         assert "Record it again" in str(error) and not isinstance(error, smelt.RecordError)
 
 
-def test_interpolation_by_a_factor_pins_the_size():
+@pytest.mark.parametrize('factor', (2.0, 3, 0.5))
+def test_interpolation_by_a_factor(factor):
+    graph = smelt.record(lambda x: F.interpolate(x[None, None], scale_factor=factor), torch.randn(4, 6), dynamic_shapes=BATCH)
+    for rows in (4, 6, 10):
+        x = torch.randn(rows, 6)
+        same(graph.run(x), F.interpolate(x[None, None], scale_factor=factor))
+
+
+def test_interpolation_by_any_factor_pins_the_size():
     """PyTorch computes the new size in floating point."""
-    graph = smelt.record(lambda x: F.interpolate(x[None, None], scale_factor=2.0), torch.randn(4, 6), dynamic_shapes=BATCH)
+    graph = smelt.record(lambda x: F.interpolate(x[None, None], scale_factor=1.7), torch.randn(4, 6), dynamic_shapes=BATCH)
     x = torch.randn(4, 6)
-    same(graph.run(x), F.interpolate(x[None, None], scale_factor=2.0))
+    same(graph.run(x), F.interpolate(x[None, None], scale_factor=1.7))
     with pytest.raises(smelt.Error, match="s0 == 4"):
         graph.run(torch.randn(5, 6))

@@ -4,6 +4,7 @@
 #include <Python.h>
 
 #include <memory>
+#include <span>
 
 #include "capture/bytecode/cpython/object.h"
 #include "capture/bytecode/nodes/tensors.h"
@@ -15,7 +16,11 @@ class NoTensors final : public Tensors {
   bool is_tensor(PyObject*) const override { return false; }
   std::optional<LogTrouble> refuse(PyObject*) const override { return std::nullopt; }
   std::optional<LogTrouble> refuse_state() const override { return std::nullopt; }
-  std::unique_ptr<TensorGuard> guard(PyObject*) const override { return nullptr; }
+  int rank_of(PyObject*) const override { return 0; }
+  int64_t size_of(PyObject*, int) const override { return 0; }
+  std::unique_ptr<TensorGuard> guard(PyObject*, std::span<const int>) const override {
+    return nullptr;
+  }
   std::unique_ptr<TensorLog> start_log() const override { return nullptr; }
   bool backward_runs_python(PyObject*) const override { return false; }
   std::vector<Object> backward_leaves(PyObject*, PyObject*) const override { return {}; }

@@ -381,18 +381,12 @@ def extreme_calls():
         yield name, numbers, 1
 
 
-def embedding_bag_calls():
-    indices, bags, counts = torch.tensor([0, 2, 1, 2, 5]), torch.tensor([0, 0, 1, 1, 1]), torch.tensor([2, 3])
-    for mode in (0, 1):
-        yield "_embedding_bag_dense_backward", floats(2, 3), indices, bags, counts, counts.new_empty(0), 6, False, mode, None, -1
-
-
 def hand_made():
     """By op name, as aten_calls.collect gives them."""
     torch.manual_seed(0)
     calls = {}
     for made in (foreach_calls, optimizer_calls, batch_norm_calls, pointwise_calls, elsewhere_calls, max_pool_calls, vector_calls,
-                 extreme_calls, embedding_bag_calls):  # fmt: skip
+                 extreme_calls):  # fmt: skip
         for name, *args in made():
             kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
             calls.setdefault("aten::" + name, []).append((tuple(args), kwargs))

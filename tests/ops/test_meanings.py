@@ -25,8 +25,8 @@ CONTIGUOUS = ("native_group_norm", "adaptive_max_pool3d_backward", "lift_fresh_c
 UNSAFE_VIEWS = ("aten::_unsafe_view", "aten::unsafe_split")
 # Kernels are not asked for this: the caller gets his own tensor back.
 NEVER_NATIVE = {"aten::lift"}
-# There are no kernels of these for the CPU: tests/cuda has them.
-ON_CUDA = {"aten::cudnn_batch_norm!", "aten::cudnn_batch_norm_backward"}
+# Nothing is made of these on the CPU: tests/cuda has them.
+ON_CUDA = {"aten::cudnn_batch_norm!", "aten::cudnn_batch_norm_backward", "aten::_embedding_bag_dense_backward"}
 
 
 @functools.cache

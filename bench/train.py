@@ -7,14 +7,21 @@ user's; (b) the whole step is one compiled function.
   (a), torch     eager's time divided by theirs: how many times faster, median over the rounds; torch.compile in form (a)
   (b)            the same for the whole step
   against        torch.compile's time divided by that of (a)
-  first          milliseconds of the first step in form (a), and how many times longer torch.compile's is; both with
-                 nothing cached, in a process where the compiler has compiled a small function before
+  first          milliseconds of the first two steps in form (a) (the second makes the code of what the first has
+                 written down), and how many times longer torch.compile's are; both with nothing cached, in a process where the compiler has compiled a small function before
   memory         peak tensor memory of a step: (a) divided by eager's, and by torch.compile's
   error          largest difference of a gradient to eager's, relative to its largest element in eager, or to a
                  millionth of the largest of all gradients (a bias in front of a softmax has none but rounding errors)
 
 Must hold: (a) at least as fast as eager in every row and as torch.compile in the geometric mean; memory at most
 torch.compile's in every row; (b) on the row simple three times faster than the better of eager and torch.compile.
+
+With --dynamic: form (a) with sizes that are numbers (dynamic=True) against the sizes seen (dynamic=False).
+
+  static, sizes  eager's time divided by theirs
+  cost           the time of the program of any size divided by that of the other
+
+Must hold: at most 1.1 in every row.
 """
 import copy
 import sys
@@ -83,8 +90,7 @@ def measure_row(name, arguments):
     for form, step in steps.items():
         if form != 'eager':
             warm_up(torch.compile if form == 'torch' else smelt.compile)
-        row[f'{form}_first'] = measure.once(step)[0]
-        step()
+        row[f'{form}_first'] = sum(measure.once(step)[0] for _ in range(2))
         row[f'{form}_bytes'] = measure.peak_bytes(step, step, 'cpu')
     samples = rows.in_turn(steps, arguments.seconds)
     row['eager_ms'] = rows.median_ms(samples, 'eager')
@@ -94,6 +100,21 @@ def measure_row(name, arguments):
         row['against'] = rows.ratio(samples, 'torch', 'a')
     row['error'] = error_of(workload, smelt.compile)
     return row
+
+
+def measure_sizes(name, arguments):
+    import smelt
+    sizes, optimizer = ROWS[name]
+    workload = models.make(name, **sizes)
+    static = lambda f: smelt.compile(f, dynamic=False)
+    of_sizes = lambda f: smelt.compile(f, dynamic=True, options=rows.NEVER_SPECIALIZED)
+    steps = {'eager': Step(workload, optimizer), 'static': Step(workload, optimizer, static),
+             'sizes': Step(workload, optimizer, of_sizes)}
+    for step in steps.values():
+        step()
+        step()
+    samples = rows.in_turn(steps, arguments.seconds)
+    return rows.cost_of_sizes(name, samples) | {'error': error_of(workload, of_sizes)}
 
 
 def error_of(workload, compile):
@@ -132,6 +153,9 @@ def show(row):
 def main():
     parser = rows.parser('train', __doc__, ROWS, seconds=6)
     parser.add_argument('--whole', action='store_true', help='form (b) as well')
+    rows.add_dynamic(parser)
+    if parser.parse_args().dynamic:
+        return rows.run(parser, ROWS, measure_sizes, rows.too_dear, rows.show_sizes, rows.SIZES_HEADER)
     header = (f'{"":<12}{"eager ms":>10}{"(a)":>8}{"torch":>8}{"(b)":>8}{"against":>9}{"first ms":>10}{"torch":>8}'
               f'{"memory":>8}{"torch":>8}{"error":>10}')
     return rows.run(parser, ROWS, measure_row, failures, show, header,

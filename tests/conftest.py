@@ -2,9 +2,21 @@
 
 import os
 
+import pytest
+
 # oneDNN would use AMX where the processor has it, also where the machine it runs on does not let it. Read once, by the
 # first op that uses oneDNN.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+
+@pytest.fixture(autouse=True)
+def no_dispatch_key_is_left_behind():
+    """PyTorch's switches on this thread are as before: a key of smelt's own would slow down all that the process does then."""
+    import torch
+    before = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    yield
+    after = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    assert repr(after) == repr(before)
 
 
 def pytest_addoption(parser):

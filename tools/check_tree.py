@@ -25,13 +25,16 @@ UNFINISHED = {'util', 'utils', 'helper', 'helpers', 'common', 'misc', 'manager'}
 OPS_FOLDER = 'src/ops/'
 PASSES_FOLDER = 'src/passes/'
 PATTERN_PASSES = (
-    'align_products', 'compute_before_views', 'decompose', 'fold_constants', 'fold_into_weights', 'fuse_activations',
+    'align_products', 'compute_before_views', 'decompose', 'draw_in_kernels', 'fold_constants', 'fold_into_weights', 'fuse_activations',
     'fuse_sums', 'layout_twins', 'let_go_unread', 'loose_extremes', 'narrow_saved', 'pack_convolutions', 'pack_products',
     'put_channels_last', 'simplify_views', 'split_joint')  # fmt: skip
 OP_NAME = re.compile(r'"(?:aten|prims|mkldnn|onednn|mkl|quantized|torchvision)::')
 # The text of an op's name, compared with something in quotes.
 OP_TEXT = r'\b(?:op_?|name)(?:\.|->)(?:str|name)\(\)|schema\(\)\.name\(\)'
 COMPARED_NAME = re.compile(rf'(?:{OP_TEXT})\s*(?:[=!]=|\.(?:r?find|starts_with|ends_with|contains|compare)\()\s*"')
+
+# A back end is asked for by what it can do; its name is its own folder's and the user's.
+NAMED_BACKEND = re.compile(r'\bfind_backends?\(\s*"')
 
 # What smelt replaces, it does not import.
 REPLACED = r'(?:torch\.(?:_dynamo|_inductor|_functorch|fx)|triton)'
@@ -119,6 +122,14 @@ def check_op_names(name, text):
             yield f'{name}:{number}: names an op; what is known of one stands in its row (src/ops)'
 
 
+def check_backend_names(name, text):
+    if not name.startswith('src/') or name.startswith('src/codegen/') or '_test.' in name:
+        return
+    for match in NAMED_BACKEND.finditer(text):
+        line = text.count('\n', 0, match.start()) + 1
+        yield f'{name}:{line}: asks for a back end by name; backend_for() finds one by device (src/backend)'
+
+
 def replaced_modules(tree):
     """(line, module) for each use of a module that smelt replaces."""
     for node in ast.walk(tree):
@@ -161,7 +172,7 @@ def check(files):
             text = (ROOT / name).read_text()
         except UnicodeDecodeError:
             continue
-        for one_check in (check_size, check_own_header, check_op_names, check_imports, check_paths):
+        for one_check in (check_size, check_own_header, check_op_names, check_backend_names, check_imports, check_paths):
             yield from one_check(name, text)
     yield from check_format(files)
 

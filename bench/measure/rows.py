@@ -94,3 +94,31 @@ def ratio(samples, one, other):
 
 def median_ms(samples, name):
     return 1e3 * median(samples[name])
+
+
+# -- programs of any size against those of one
+
+NEVER_SPECIALIZED = {'specialize': False}
+MOST_FOR_SIZES = 1.1
+SIZES_HEADER = f'{"":<18}{"eager ms":>10}{"static ms":>11}{"static":>8}{"sizes":>8}{"cost":>8}{"error":>10}'
+
+
+def add_dynamic(parser):
+    parser.add_argument('--dynamic', action='store_true',
+                        help='the program whose sizes are numbers against that of the sizes seen')
+
+
+def cost_of_sizes(name, samples):
+    return {'row': name, 'threads': torch.get_num_threads(), 'eager_ms': median_ms(samples, 'eager'),
+            'static_ms': median_ms(samples, 'static'), 'static_speed': ratio(samples, 'eager', 'static'),
+            'sizes_speed': ratio(samples, 'eager', 'sizes'), 'cost': ratio(samples, 'sizes', 'static')}
+
+
+def too_dear(row):
+    if row['cost'] > MOST_FOR_SIZES:
+        yield f'sizes cost more than {MOST_FOR_SIZES}'
+
+
+def show_sizes(row):
+    return (f'{row["row"]:<18}{row["eager_ms"]:>10.3f}{row["static_ms"]:>11.3f}{row["static_speed"]:>8.2f}{row["sizes_speed"]:>8.2f}'
+            f'{row["cost"]:>8.2f}{row["error"]:>10.1e}')

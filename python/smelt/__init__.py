@@ -17,7 +17,7 @@ _environment.check()
 
 from . import _accelerate, _logger, _native, _self_test
 from ._compile import compile, disable, forget_all, is_compiling
-from ._errors import ArgumentError, BreakError, Error, InternalError, OptionError, RecompileError, RecordError
+from ._errors import ArgumentError, BreakError, Error, InternalError, OptionError, RecompileError, RecordError, SizeError
 from ._explain import explain
 from ._record import Graph, record
 from ._settings import list_backends, register_backend
@@ -27,7 +27,7 @@ from ._stance import stance
 _self_test.run()
 
 __version__ = _native.version
-__all__ = ['ArgumentError', 'BreakError', 'Error', 'Graph', 'InternalError', 'OptionError', 'RecompileError', 'RecordError',
+__all__ = ['ArgumentError', 'BreakError', 'Error', 'Graph', 'InternalError', 'OptionError', 'RecompileError', 'RecordError', 'SizeError',
            'Report', 'cmake_prefix_path', 'compile', 'disable', 'explain', 'is_compiling', 'list_backends', 'mark_dynamic',
            'mark_static', 'record',
            'register_backend', 'reset', 'set_log', 'stance', 'stats', 'verify', 'warmup']
@@ -48,7 +48,7 @@ def stats():
 
     Of smelt.compile: frames (calls of compiled functions), segments (pieces compiled), instructions (of Python,
     followed by traces), graph_breaks, recompiles, cache_hits, compile_seconds. Of graphs: graphs, refusals, nodes (ops written down), runs, ops_native, ops_fallback,
-    kernels (made of native ops), arena_buffers (results with a place in their program's arena), arena_copies,
+    kernels (made of native ops), own_sizes (programs for sizes that come again), arena_buffers (results with a place in their program's arena), arena_copies,
     shapes_row / shapes_meta / shapes_seen (where result types came from), record_ns and compile_ns.
     """
     counters = _native.counters()

@@ -8,7 +8,7 @@ import weakref
 
 import torch
 
-from . import _native, _self_test, _settings, _shared
+from . import _background, _native, _self_test, _settings, _shared
 from ._errors import ArgumentError, OptionError
 
 _live = weakref.WeakSet()  # every CompiledFunction, for reset()
@@ -30,8 +30,8 @@ def compile(model=None, *, mode='default', backend='native', dynamic=None, fullg
         program is for all of them. True takes the sizes of all arguments for such numbers from the first call on, False
         none ever. Sizes 0 and 1 are programs of their own. smelt.mark_dynamic and smelt.mark_static say it of one tensor.
     fullgraph: a graph break is a smelt.BreakError that says where it is and what to do.
-    options: a dict of 'freeze', 'fusion', 'max_fused_nodes', 'numerics', 'recompile_limit', 'rollback'
-        and 'verify_every', and for who looks for a fault 'disabled_passes'.
+    options: a dict of 'background', 'freeze', 'fusion', 'max_fused_nodes', 'numerics', 'recompile_limit', 'rollback',
+        'specialize' and 'verify_every', and for who looks for a fault 'disabled_passes'.
     disable: returns `model` itself, as the environment variable SMELT_DISABLE=1 does for the whole process.
     """
     settings = _settings.check(mode=mode, backend=backend, dynamic=dynamic, fullgraph=fullgraph, options=options,
@@ -146,6 +146,8 @@ def _compile_function(function, original, settings):
 
 
 def _new(function, settings, **more):
+    if settings.options.get('background'):
+        _background.prepare()
     compiled = _native.CompiledFunction(function, settings=settings, **more, **settings.native())
     _live.add(compiled)
     if every := settings.options.get('verify_every'):

@@ -12,7 +12,14 @@ AGAIN = 'pip install --force-reinstall --no-deps --no-binary smelt smelt (in a s
 def check():
     """Raises an ImportError that says what smelt was built for, what is here, and what to do. Of a command line that sentence is
     all there is, with exit code 2."""
-    if not (problem := _problem()):
+    try:
+        problem = _problem()
+    except KeyboardInterrupt:  # PyTorch takes seconds to load
+        if not _is_command():
+            raise
+        sys.stderr.write('smelt: interrupted\n')
+        raise SystemExit(130) from None
+    if not problem:
         return
     if _is_command() and '--debug' not in sys.argv:
         sys.stderr.write(f'smelt: {problem}\n')

@@ -10,11 +10,15 @@ class ArgumentError(Error, TypeError):
     """An argument of a kind that the function does not take."""
 
 
+class SizeError(Error):
+    """A dimension that smelt.mark_dynamic was told of is fixed by the program."""
+
+
 class RecompileError(Error):
     """A call fits nothing that is compiled, under smelt.stance('fail_on_recompile')."""
 
 
-for _error in (ArgumentError, BreakError, Error, InternalError, OptionError, RecompileError, RecordError):
+for _error in (ArgumentError, BreakError, Error, InternalError, OptionError, RecompileError, RecordError, SizeError):
     _error.__module__ = 'smelt'
 Error.__doc__ = 'A wrong use of smelt; the message says what, where and what to do.'
 RecordError.__doc__ = "The function can't be written down; it can run eagerly. The message says why, and where in your code."

@@ -1,7 +1,7 @@
 """smelt.explain: what was compiled, where graphs ended and why, what was compiled again and why."""
 import functools
 
-from . import _native, _self_test, _settings
+from . import _background, _native, _self_test, _settings
 from ._compile import check_callable, compile_with, is_disabled, is_off, native_of, original_of, other_python
 from ._errors import ArgumentError
 from ._reach import Reach
@@ -26,6 +26,7 @@ def explain(model, **keywords):
     @functools.wraps(model, assigned=('__name__', '__doc__'), updated=())
     def explained(*args, **kwargs):
         compiled(*args, **kwargs)
+        _background.wait()
         report = _report(compiled, (model, args, kwargs))
         if native_of(compiled) is not None:
             object.__setattr__(report, '_call', (original_of(compiled), native_of(compiled)._settings, args, kwargs))
@@ -45,7 +46,7 @@ def _report(compiled, inputs):
     settings = native._settings
     return Report(name, [Segment(**row) for row in native._segments()], [Break(**row) for row in native._breaks()],
                   native._recompiles(), settings.mode, _name(settings.backend), _mode_note(settings.mode, inputs),
-                  '. '.join(_notes(native, settings)), native._rollbacks())
+                  '. '.join(_notes(native, settings)), native._rollbacks(), native._fixed_sizes())
 
 
 def _notes(native, settings):

@@ -20,6 +20,13 @@ class Segment:
     guard_lines: list
     graph: str
     ends: str
+    own_sizes: list = dataclasses.field(default_factory=list)
+
+    @property
+    def op_by_op(self):
+        """Why PyTorch runs its ops one by one, where a graph was asked for; empty if there is a graph."""
+        first = self.graph.partition('\n')[0]
+        return first.removeprefix('# op by op: ') if first.startswith('# op by op: ') else ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +61,7 @@ class Report:
     mode_note: str = ''
     note: str = ''
     rollbacks: list = dataclasses.field(default_factory=list)
+    fixed_sizes: list = dataclasses.field(default_factory=list)
 
     @property
     def graph_count(self):
@@ -107,7 +115,10 @@ class Report:
             lines += ['', f'segment {number}: {segment.function}, {_place(segment.file, segment.line)}',
                       f'  {_count(segment.ops, "op")}, {_count(segment.guards, "guard")}, '
                       f'{_count(segment.steps, "step")} on Python objects',
+                      *([f'  op by op: {segment.op_by_op}'] if segment.op_by_op else []),
                       f'  ends: {segment.ends}']
+            if segment.own_sizes:
+                lines += ['  sizes that come again', *(f'    {line}' for line in segment.own_sizes)]
         if plain:
             lines += ['', f'{_count(plain, "segment")} without tensor ops, of the Python code around these']
         if self.breaks:
@@ -118,6 +129,8 @@ class Report:
             lines += [f'  {", ".join(filter(None, place))}: {at.sentence}', f'    remedy: {at.remedy}']
         if self.recompiles:
             lines += ['', 'recompiles', *(f'  {recompile}' for recompile in self.recompiles)]
+        if self.fixed_sizes:
+            lines += ['', 'sizes that are fixed', *(f'  {size}' for size in self.fixed_sizes)]
         if self.rollbacks:
             lines += ['', 'rolled back', *(f'  {rollback}' for rollback in self.rollbacks)]
         return '\n'.join(lines)

@@ -8,7 +8,7 @@ from ._errors import ArgumentError, OptionError
 
 # The names that PyTorch has. One that has nothing of its own here runs as 'default', and smelt.explain says so.
 MODES = ('default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs', 'lite')
-# Whether programs on CUDA are run as CUDA graphs; in other modes they are not.
+# Whether programs on CUDA are run as CUDA graphs; in other modes where that is measured to be quicker.
 GRAPHS = {'reduce-overhead': 'always', 'max-autotune': 'always', 'max-autotune-no-cudagraphs': 'never'}
 KEYWORDS = ('mode', 'backend', 'dynamic', 'fullgraph', 'options', 'disable')
 
@@ -28,6 +28,7 @@ def _are_passes(text):
 
 # name: what it may be, in words and as a function.
 OPTIONS = {
+    'background': ('True or False', lambda value: isinstance(value, bool)),
     'disabled_passes': ("names of passes with '+' between", lambda value: isinstance(value, str) and _are_passes(value)),
     'freeze': ('True or False', lambda value: isinstance(value, bool)),
     'fusion': _one_of('none', 'pointwise', 'full'),
@@ -35,12 +36,16 @@ OPTIONS = {
     'numerics': _one_of('default', 'eager'),
     'recompile_limit': _at_least(1),
     'rollback': ('True or False', lambda value: isinstance(value, bool)),
+    'specialize': ('True, False or an int of at least 1',
+                   lambda value: isinstance(value, bool) or isinstance(value, int) and value >= 1),
     'verify_every': _at_least(1),
 }
 
 _CAPTURE = ('recompile_limit', 'rollback')  # options that are no matter of the back end
+# specialize=True: programs for sizes that come again, beside each one for all sizes.
+_OWN_SIZES = 8
 _CALL = ('verify_every',)  # nor of the native side
-_OF_CODE = ('disabled_passes', 'freeze', 'fusion', 'max_fused_nodes', 'numerics')
+_OF_CODE = ('background', 'disabled_passes', 'freeze', 'fusion', 'max_fused_nodes', 'numerics', 'specialize')
 
 # None: smelt's own, known to the native side by its name.
 _backends = {'eager': None, 'interpret': None, 'native': None}
@@ -89,8 +94,10 @@ class Settings:
         if 'disabled_passes' in options:
             options['disabled_passes'] = options['disabled_passes'].split('+')
         options['sizes'] = {None: 'changing', True: 'varying', False: 'fixed'}[self.dynamic]
-        if self.mode in GRAPHS:
-            options['cuda_graphs'] = GRAPHS[self.mode]
+        # Runs that are the same to the last bit can't go by one program now and by another then.
+        specialize = options.get('specialize', self.options.get('rollback', True))
+        options['specialize'] = int(specialize) if not isinstance(specialize, bool) else _OWN_SIZES if specialize else 0
+        options['cuda_graphs'] = GRAPHS.get(self.mode, 'if_faster')
         return {
             'backend': self.backend if named and _backends[self.backend] is None else 'custom',
             'backend_callable': _backends[self.backend] if named else self.backend,
@@ -106,7 +113,7 @@ class Settings:
                    'it makes')
         if self.mode == 'default':
             return
-        if GRAPHS.get(self.mode) != 'always':
+        if self.mode not in GRAPHS:
             yield f"mode={self.mode!r} has nothing of its own on any device yet: it runs as 'default'"
         elif not torch.cuda.is_available():
             yield f"mode={self.mode!r} has nothing of its own on the CPU yet: it runs as 'default'"
@@ -160,6 +167,9 @@ def _check_options(options):
         words, is_valid = OPTIONS[name]
         if not is_valid(value):
             raise OptionError(f'the option {name!r} is {words}, not {value!r}')
+    if options.get('background') and torch.are_deterministic_algorithms_enabled():
+        raise OptionError("the option 'background' can't be had with torch.use_deterministic_algorithms(True): which kernels a "
+                          'call runs, and so how it rounds, would depend on when their code is ready')
     return dict(options)
 
 

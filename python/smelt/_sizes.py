@@ -7,7 +7,8 @@ from ._errors import ArgumentError, OptionError
 def mark_dynamic(tensor, dim, *, min=None, max=None, name=None):
     """Tells smelt.compile that the size of `tensor` at `dim` (an int, or several) varies: the first program is for all
     sizes from `min` on (at least 2) up to `max`. Sizes 0 and 1, and those outside of that range, are compiled one by one.
-    `name` is for whoever reads the code.
+    Messages, guards and graphs call it by its `name`. Where the code fixes the size all the same, the call that compiles it
+    raises a SizeError with the line.
 
         smelt.mark_dynamic(x, 0)
         model(x)
@@ -19,7 +20,7 @@ def mark_dynamic(tensor, dim, *, min=None, max=None, name=None):
         raise OptionError(f'name is a text, not {name!r}')
     marks = dict(getattr(tensor, '_smelt_dynamic_dims', {}))
     for one in _dims(tensor, dim, 'smelt.mark_dynamic'):
-        marks[one] = (least if least > 2 else 2, max)
+        marks[one] = (least if least > 2 else 2, max, name)
     tensor._smelt_dynamic_dims = marks
 
 

@@ -81,6 +81,13 @@ Sizes to_sizes(c10::SymIntArrayRef values) {
   return sizes;
 }
 
+std::vector<int64_t> known_sizes(std::span<const Size> sizes) {
+  std::vector<int64_t> known;
+  known.reserve(sizes.size());
+  for (const Size& size : sizes) known.push_back(size.known());
+  return known;
+}
+
 TensorType type_of(const at::Tensor& tensor) {
   TensorType type;
   type.dtype = to_dtype(tensor.scalar_type()).value();
@@ -103,21 +110,6 @@ c10::TypePtr strip_optional(c10::TypePtr type) {
   return type;
 }
 
-Arg scalar_arg(const at::Scalar& value) {
-  if (value.isSymbolic()) {
-    if (value.isBoolean()) return Arg(value.toBool());
-    if (value.isFloatingPoint()) return Arg(value.toSymFloat().guard_float(__FILE__, __LINE__));
-    return Arg(to_size(value.toSymInt()));
-  }
-  if (value.isBoolean()) return Arg(value.toBool());
-  if (value.isIntegral(/*includeBool=*/false)) return Arg(Size(value.toLong()));
-  if (value.isComplex()) {
-    const auto complex = value.toComplexDouble();
-    return Arg(std::complex<double>(complex.real(), complex.imag()));
-  }
-  return Arg(value.toDouble());
-}
-
 Arg integer_arg(int64_t value, c10::TypeKind kind) {
   switch (kind) {
     case c10::TypeKind::ScalarTypeType:
@@ -138,6 +130,21 @@ c10::Device with_index(c10::Device device) {
 
 }  // namespace
 
+Arg number_arg(const at::Scalar& value) {
+  if (value.isSymbolic()) {
+    if (value.isBoolean()) return Arg(value.toBool());
+    if (value.isFloatingPoint()) return Arg(value.toSymFloat().guard_float(__FILE__, __LINE__));
+    return Arg(to_size(value.toSymInt()));
+  }
+  if (value.isBoolean()) return Arg(value.toBool());
+  if (value.isIntegral(/*includeBool=*/false)) return Arg(Size(value.toLong()));
+  if (value.isComplex()) {
+    const auto complex = value.toComplexDouble();
+    return Arg(std::complex<double>(complex.real(), complex.imag()));
+  }
+  return Arg(value.toDouble());
+}
+
 Arg to_arg(const c10::IValue& value, const c10::TypePtr& declared, const ArgWriter& writer) {
   if (value.isNone()) return Arg(None{});
   const c10::TypePtr type = strip_optional(declared);
@@ -155,7 +162,7 @@ Arg to_arg(const c10::IValue& value, const c10::TypePtr& declared, const ArgWrit
   if (value.isSymInt()) return Arg(to_size(value.toSymInt()));
   if (value.isSymFloat()) return Arg(value.toSymFloat().guard_float(__FILE__, __LINE__));
   if (value.isSymBool()) return Arg(value.toSymBool().guard_bool(__FILE__, __LINE__));
-  if (value.isComplexDouble() || value.isScalar()) return scalar_arg(value.toScalar());
+  if (value.isComplexDouble() || value.isScalar()) return number_arg(value.toScalar());
   if (value.isString()) return Arg(value.toStringRef());
   if (value.isDevice()) return Arg(to_device(with_index(value.toDevice())));
   if (value.isList()) {
@@ -171,18 +178,16 @@ Arg to_arg(const c10::IValue& value, const c10::TypePtr& declared, const ArgWrit
   return writer.opaque(value);
 }
 
+at::Scalar scalar_of(const Arg& number) {
+  if (number.is<bool>()) return number.get<bool>();
+  if (number.is<Size>()) return number.get<Size>().known();
+  if (number.is<double>()) return number.get<double>();
+  const auto value = number.get<std::complex<double>>();
+  return c10::complex<double>(value.real(), value.imag());
+}
+
 at::Tensor wrapped_number(const Arg& number) {
-  at::Scalar scalar;
-  if (number.is<bool>())
-    scalar = number.get<bool>();
-  else if (number.is<Size>())
-    scalar = number.get<Size>().known();
-  else if (number.is<double>())
-    scalar = number.get<double>();
-  else {
-    const auto value = number.get<std::complex<double>>();
-    scalar = c10::complex<double>(value.real(), value.imag());
-  }
+  const at::Scalar scalar = scalar_of(number);
   at::Tensor tensor =
       at::detail::scalar_tensor_static(scalar, scalar.type(), c10::Device(c10::kCPU));
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);

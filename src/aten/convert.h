@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "aten/number_node.h"
@@ -30,6 +31,8 @@ c10::Device to_c10(Device device);
 // A SymInt over a SizeNode (size_node.h) gives its expression; a plain one its integer.
 Size to_size(const c10::SymInt& value);
 Sizes to_sizes(c10::SymIntArrayRef values);
+// Of sizes that are known.
+std::vector<int64_t> known_sizes(std::span<const Size> sizes);
 
 // What is known of a strided tensor. Callers have checked that it is strided and of a known dtype.
 TensorType type_of(const at::Tensor& tensor);
@@ -54,6 +57,9 @@ struct ArgReader {
 };
 c10::IValue to_ivalue(const Arg& arg, const c10::TypePtr& type, const ArgReader& reader);
 
+// A plain number, and one that is an argument.
+Arg number_arg(const at::Scalar& number);
+at::Scalar scalar_of(const Arg& number);
 // The 0-dim CPU tensor that stands for a Python number in a tensor's place.
 at::Tensor wrapped_number(const Arg& number);
 

@@ -41,4 +41,6 @@ c10::OperatorHandle find_op(const std::string& name) {
   return *handle;
 }
 
+c10::OperatorHandle op_of_zeros() { return find_op(names::kZeros.str()); }
+
 }  // namespace smelt

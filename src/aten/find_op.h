@@ -17,5 +17,7 @@ bool has_cpu_op(OpName name);
 bool onednn_takes(DType dtype);
 // An Error if this PyTorch has none of that name.
 c10::OperatorHandle find_op(const std::string& name);
+// What makes zeros of a given size.
+c10::OperatorHandle op_of_zeros();
 
 }  // namespace smelt

@@ -51,10 +51,10 @@ LogFacts make_log_facts(const OpInfo& op) {
   return facts;
 }
 
-bool gives_one(const OpInfo& op, const std::vector<c10::IValue>& arguments) {
+bool gives_one(const OpInfo& op, const std::vector<Arg>& args) {
   const int reduction = op.log.reduction;
   return op.facts.reduces_all ||
-         (reduction >= 0 && arguments[reduction].isInt() && arguments[reduction].toInt() != 0);
+         (reduction >= 0 && args[reduction].is<Size>() && !args[reduction].get<Size>().is(0));
 }
 
 bool depends_on_contents(const OpInfo& op, const std::vector<c10::IValue>& stack, size_t first) {

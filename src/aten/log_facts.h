@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "base/arg.h"
+
 namespace smelt {
 
 struct OpInfo;
@@ -30,7 +32,7 @@ struct LogFacts {
 };
 
 // The shape of the result is one, whatever the arguments' are.
-bool gives_one(const OpInfo& op, const std::vector<c10::IValue>& arguments);
+bool gives_one(const OpInfo& op, const std::vector<Arg>& args);
 bool depends_on_contents(const OpInfo& op, const std::vector<c10::IValue>& stack, size_t first);
 
 // Of an op of which all else is known already.

@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "base/arg.h"
+
 namespace smelt {
 
 // What makes a tensor of nothing, and is given no dtype, takes the default one of the moment. Where
@@ -15,6 +17,10 @@ inline void name_dtype(const c10::FunctionSchema& schema, std::vector<c10::IValu
                        c10::ScalarType result) {
   const auto dtype = schema.argumentIndexWithName("dtype");
   if (dtype && arguments[*dtype].isNone()) arguments[*dtype] = result;
+}
+inline void name_dtype(const c10::FunctionSchema& schema, std::vector<Arg>& args, DType result) {
+  const auto dtype = schema.argumentIndexWithName("dtype");
+  if (dtype && args[*dtype].is_none()) args[*dtype] = result;
 }
 
 }  // namespace smelt

@@ -44,6 +44,15 @@ bool returns_literal(const c10::FunctionSchema& schema) {
                      });
 }
 
+bool takes_tensors(const c10::FunctionSchema& schema) {
+  return std::ranges::any_of(schema.arguments(), [](const c10::Argument& argument) {
+    const c10::TypePtr& type = argument.type();
+    return type->isSubtypeOf(*c10::TensorType::get()) ||
+           type->isSubtypeOf(*c10::OptionalType::ofTensor()) ||
+           type->isSubtypeOf(*c10::ListType::ofTensors());
+  });
+}
+
 OpInfo make_info(const c10::OperatorHandle& handle) {
   const c10::FunctionSchema& schema = handle.schema();
   std::string full = schema.name();
@@ -57,7 +66,8 @@ OpInfo make_info(const c10::OperatorHandle& handle) {
   info.is_custom = library_of(info.name) != Library::aten;
   info.may_have_effects = library_of(info.name) == Library::foreign;
   info.is_mutable = schema.is_mutable();
-  info.is_factory = handle.hasKernelForDispatchKey(c10::DispatchKey::BackendSelect);
+  info.is_factory =
+      handle.hasKernelForDispatchKey(c10::DispatchKey::BackendSelect) && !takes_tensors(schema);
   info.is_composite = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   info.data_dependent =
       handle.hasTag(at::Tag::dynamic_output_shape) || handle.hasTag(at::Tag::data_dependent_output);
@@ -81,6 +91,12 @@ bool draws(const OpInfo& op, const std::vector<c10::IValue>& arguments) {
   return draws(
       op, [&](int i) { return arguments[i].isDouble() && arguments[i].toDouble() == 0.0; },
       [&](int i) { return arguments[i].isBool() && !arguments[i].toBool(); });
+}
+
+bool draws(const OpInfo& op, const std::vector<Arg>& args) {
+  return draws(
+      op, [&](int i) { return args[i].is<double>() && args[i].get<double>() == 0.0; },
+      [&](int i) { return args[i].is<bool>() && !args[i].get<bool>(); });
 }
 
 const OpInfo& op_info(const c10::OperatorHandle& handle) {

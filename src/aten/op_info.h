@@ -50,8 +50,9 @@ bool draws(const OpInfo& op, const IsZero& is_zero, const IsFalse& is_false) {
   if (op.dropout_arg >= 0 && is_zero(op.dropout_arg)) return false;
   return op.training_arg < 0 || !is_false(op.training_arg);
 }
-// The same of the arguments of a call.
+// The same of the arguments of a call, as PyTorch has them and as plain data.
 bool draws(const OpInfo& op, const std::vector<c10::IValue>& arguments);
+bool draws(const OpInfo& op, const std::vector<Arg>& args);
 
 // Thread-safe; the reference stays valid.
 const OpInfo& op_info(const c10::OperatorHandle& handle);

@@ -3,6 +3,8 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
 
+#include "ops/facts.h"
+
 namespace smelt {
 namespace {
 
@@ -58,20 +60,31 @@ at::Tensor number_as_tensor(const c10::Scalar& number) {
   return tensor;
 }
 
-std::vector<LogScalar> take_stand_ins(StandIns& stand_ins, const OpInfo& op,
-                                      std::vector<c10::IValue>& stack, size_t first) {
+c10::Scalar scalar_in(const at::Tensor& tensor) {
+  const void* data = tensor.unsafeGetTensorImpl()->data();
+  switch (tensor.scalar_type()) {
+    case c10::kBool: return *static_cast<const bool*>(data);
+    case c10::kLong: return *static_cast<const int64_t*>(data);
+    case c10::kComplexDouble: return *static_cast<const c10::complex<double>*>(data);
+    default: return *static_cast<const double*>(data);
+  }
+}
+
+std::vector<TakenNumber> take_stand_ins(StandIns& stand_ins, const OpInfo& op,
+                                        std::vector<c10::IValue>& stack, size_t first) {
   stand_ins.reach();
-  std::vector<LogScalar> taken;
+  std::vector<TakenNumber> taken;
   const auto& schema = op.handle.schema().arguments();
-  const auto take = [&](const LogScalar& scalar, const StandIns::Found& found, bool is_written) {
+  const auto take = [&](const TakenNumber& scalar, const StandIns::Found& found, bool is_written) {
     const bool is_number = scalar.is_tensor || takes_numbers(op.arg_types[scalar.argument]);
-    const bool can_take = found.is_size
-                              ? is_number || takes_sizes(schema[scalar.argument].real_type())
-                              : is_number && op.log.takes_scalars;
-    if (can_take && !is_written)
-      taken.push_back(scalar);
-    else
-      stand_ins.look_at(scalar.id);
+    const bool can_take = is_number && op.log.takes_scalars;
+    // What sizes come of a Scalar is known of PyTorch's own ops alone.
+    const bool can_take_size =
+        found.is_size && ((is_number && library_of(op.name) == Library::aten) ||
+                          takes_sizes(schema[scalar.argument].real_type()));
+    if ((!can_take && !can_take_size) || is_written) return stand_ins.look_at(scalar.id);
+    if (!can_take) stand_ins.take_as_size(scalar.id);
+    taken.push_back(scalar);
   };
   for (size_t i = first; i < stack.size(); ++i) {
     c10::IValue& value = stack[i];

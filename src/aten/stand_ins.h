@@ -19,14 +19,6 @@
 
 namespace smelt {
 
-// An argument of an op that takes a run-time scalar.
-struct LogScalar {
-  uint32_t argument = 0;
-  int32_t element = -1;    // of a list; -1: it is the argument
-  bool is_tensor = false;  // as a 0-dim tensor that counts as a number
-  ScalarId id = 0;
-};
-
 class StandIns {
  public:
   struct Found {
@@ -41,19 +33,22 @@ class StandIns {
   virtual std::optional<Found> find(const at::Tensor& number) = 0;
   // The trace depends on the value.
   virtual void look_at(ScalarId id) = 0;
+  // An op takes it as a size, and not only as a number to compute with.
+  virtual void take_as_size(ScalarId) {}
   // An op has been called.
   virtual void reach() = 0;
 };
 
 // Puts the numbers in the place of their stand-ins. Returns where they were; those that the op may
 // not take at run time, as they decide about shapes or the like, are looked at.
-std::vector<LogScalar> take_stand_ins(StandIns& stand_ins, const OpInfo& op,
-                                      std::vector<c10::IValue>& stack, size_t first);
+std::vector<TakenNumber> take_stand_ins(StandIns& stand_ins, const OpInfo& op,
+                                        std::vector<c10::IValue>& stack, size_t first);
 
 // Of an argument of an op: is it a Scalar, or a list of them?
 bool takes_numbers(const c10::TypePtr& type);
 
-// The 0-dim tensor that the argument parser makes of a number.
+// The 0-dim tensor that the argument parser makes of a number, and back.
 at::Tensor number_as_tensor(const c10::Scalar& number);
+c10::Scalar scalar_in(const at::Tensor& tensor);
 
 }  // namespace smelt

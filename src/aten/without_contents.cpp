@@ -3,6 +3,8 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 
+#include "aten/convert.h"
+
 namespace smelt {
 
 at::Tensor without_contents(at::IntArrayRef sizes, at::IntArrayRef strides,
@@ -15,6 +17,11 @@ at::Tensor without_contents(at::IntArrayRef sizes, at::IntArrayRef strides,
                                             /*allocator=*/nullptr, /*resizable=*/false));
   impl->set_sizes_and_strides(sizes, strides);
   return tensor;
+}
+
+at::Tensor without_contents(const TensorType& type) {
+  return without_contents(known_sizes(type.sizes), known_sizes(type.strides),
+                          at::dtype(to_scalar_type(type.dtype)).device(to_c10(type.device)));
 }
 
 }  // namespace smelt

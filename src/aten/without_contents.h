@@ -4,10 +4,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "base/type.h"
+
 namespace smelt {
 
 // A tensor of this kind, on memory that is not there.
 at::Tensor without_contents(at::IntArrayRef sizes, at::IntArrayRef strides,
                             const at::TensorOptions& options);
+// Of this type, all of whose sizes are known.
+at::Tensor without_contents(const TensorType& type);
 
 }  // namespace smelt

@@ -24,6 +24,11 @@ namespace smelt {
 struct KernelOptions {
   // a*b + c may be computed with one rounding.
   bool contract = true;
+  // By symbol: what it is likely to be. Kernels are for all values; these are what costs are
+  // estimated with.
+  std::vector<int64_t> likely_symbols = {};
+  // The kernels are not needed yet: their code may be made when they are loaded.
+  bool later = false;
 
   friend bool operator==(const KernelOptions&, const KernelOptions&) = default;
 };
@@ -58,6 +63,9 @@ struct Launch {
   const LoadedKernel* kernel = nullptr;
   void* const* buffers = nullptr;
   const uint64_t* params = nullptr;
+  // The values of its image's sizes, units and unit_cost, one behind the other, where the caller
+  // has them; else the back end computes what it needs of the symbols.
+  const int64_t* sizes = nullptr;
 };
 
 class Backend {
@@ -78,6 +86,10 @@ class Backend {
   // kernel that finds an index out of range ends as PyTorch's own kernels of that device do.
   virtual bool runs_on_host() const { return true; }
 
+  // Of a device of which PyTorch draws random numbers as kernels can compute them: how many blocks
+  // of 256 threads it draws with at most. 0: kernels don't draw.
+  virtual int64_t drawing_blocks(const Device& /*device*/) const { return 0; }
+
   virtual const FusionLimits& limits() const = 0;
   // "complex numbers are not supported".
   virtual Decision can_compile(const loops::Kernel& kernel) const = 0;
@@ -85,7 +97,8 @@ class Backend {
   // follows.
   virtual std::vector<KernelImage> compile(std::span<const loops::Kernel* const> kernels,
                                            const KernelOptions& options) const = 0;
-  // An Error says why an image of another process can't be used here.
+  // An Error says why an image of another process can't be used here. Makes the code that was left
+  // for later.
   virtual std::vector<std::shared_ptr<const LoadedKernel>> load(
       std::span<const KernelImage> images) const = 0;
   // Runs kernels of one device that do not depend on each other; that device is the current one.

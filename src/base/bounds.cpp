@@ -94,13 +94,21 @@ int64_t shifted_low(const Size& size) {
   return constant;
 }
 
+// Is some term but the constant positive, or negative? Without one shifting finds nothing, since
+// terms only become more.
+bool has_term(const Size& size, bool positive) {
+  return std::ranges::any_of(Polynomial::terms_of(size), [&](const Term& term) {
+    return !term.atoms.empty() && (term.coefficient > 0) == positive;
+  });
+}
+
 }  // namespace
 
 Bounds bounds(const Size& size) {
   if (auto known = size.as_known()) return {*known, *known};
   Bounds result = interval(size);
-  if (result.low == kLowest) result.low = shifted_low(size);
-  if (result.high == kHighest) {
+  if (result.low == kLowest && has_term(size, true)) result.low = shifted_low(size);
+  if (result.high == kHighest && has_term(size, false)) {
     int64_t low_of_negative = shifted_low(size * -1);
     if (low_of_negative != kLowest) result.high = -low_of_negative;
   }

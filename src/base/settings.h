@@ -43,6 +43,9 @@ struct Settings {
   bool contract = true;  // a*b + c may be computed with one rounding
   GraphUse cuda_graphs = GraphUse::never;
 
+  // Calls do not wait for compilers: PyTorch's kernels are called until code is there.
+  bool background = false;
+
   // Of the capture of Python code.
   bool fullgraph = false;  // an error where the tensor ops of a call can't be in one graph
   SizeUse sizes = SizeUse::changing;
@@ -51,6 +54,8 @@ struct Settings {
   // their cost. A limit that the user has given is used up in any case.
   bool rollback = true;
   bool is_limit_given = false;
+  // A program for all sizes makes so many for sizes that come again, where they are quicker.
+  int specialize = 8;
 };
 
 }  // namespace smelt

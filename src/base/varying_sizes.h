@@ -20,8 +20,13 @@ struct VaryingSizes {
   std::vector<uint32_t> values;              // by symbol: which of the program's scalars it is
   std::vector<SymbolicDims> inputs;          // by input
   std::vector<std::optional<Size>> scalars;  // by scalar: as an expression, if it is a size
+  // By symbol, 0 for others: the number that contents decide, and that a run reads on its way
+  // (NumberStep::id). And what is computed of such numbers, by NumberStep::id.
+  std::vector<uint32_t> late;
+  std::map<uint32_t, Size> late_numbers;
 
   bool any() const { return !symbols.empty(); }
+  bool any_late() const { return !late_numbers.empty(); }
 };
 
 }  // namespace smelt

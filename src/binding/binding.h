@@ -11,6 +11,7 @@ void bind_tensors(pybind11::module_& m);  // CapturedGraph; what the interpreter
 void bind_compile(pybind11::module_& m);  // what smelt.compile is made of
 void bind_self_test(pybind11::module_& m);      // whether borrowed internals are as they should be
 void bind_pass_timer();                         // how it learns what backward passes cost
+void bind_background(pybind11::module_& m);     // threads that compile while calls go on
 void bind_capture_pools(pybind11::module_& m);  // memory of CUDA graphs, and their counts
 
 }  // namespace smelt

@@ -185,7 +185,8 @@ py::dict describe(const SegmentReport& segment) {
   return py::dict("function"_a = segment.function, "file"_a = segment.file, "line"_a = segment.line,
                   "offset"_a = segment.offset, "ops"_a = segment.ops, "guards"_a = segment.guards,
                   "steps"_a = segment.steps, "guard_lines"_a = segment.guard_lines,
-                  "graph"_a = segment.graph, "ends"_a = segment.ends);
+                  "own_sizes"_a = segment.own_sizes, "graph"_a = segment.graph,
+                  "ends"_a = segment.ends);
 }
 
 py::dict describe(const Break& at) {
@@ -216,6 +217,11 @@ PyObject* breaks(PyObject* self, PyObject*) {
 PyObject* recompiles(PyObject* self, PyObject*) {
   return without_exceptions(
       [&] { return list_of(std::vector(cast(self)->compiled->recompiles())); });
+}
+
+PyObject* fixed_sizes(PyObject* self, PyObject*) {
+  return without_exceptions(
+      [&] { return list_of(std::vector(cast(self)->compiled->fixed_sizes())); });
 }
 
 PyObject* rollbacks(PyObject* self, PyObject*) {
@@ -285,6 +291,8 @@ PyTypeObject* make_compiled_function_type(PyObject* module) {
       {"_breaks", breaks, METH_NOARGS, "Where graphs ended and why, a dict each."},
       {"_recompiles", recompiles, METH_NOARGS, "Which guard failed, a sentence per recompile."},
       {"_rollbacks", rollbacks, METH_NOARGS, "What did not pay, a sentence each."},
+      {"_fixed_sizes", fixed_sizes, METH_NOARGS,
+       "Sizes that varied and were fixed, a sentence each."},
       {"_reset", reset, METH_NOARGS, "Forgets what was compiled."},
       {"_stance", stance, METH_NOARGS, "Its own stance, or 'as_process'."},
       {"_set_stance", set_stance, METH_O, "Sets its own stance; 'as_process': it has none."},

@@ -119,7 +119,10 @@ void bind_infer(py::module_& m) {
     return names;
   });
   // "avx512", "avx2", ...: what kernels are made for; "none" where smelt was built without LLVM.
-  m.def("cpu_target", [] { return find_backend("cpu")->target(); });
+  m.def("cpu_target", [] {
+    const Backend* backend = backend_for(native_backends(), Device{});
+    return backend != nullptr ? backend->target() : "none";
+  });
   // By name, how the native back end computes the op; for tests and docs/ops.md.
   m.def("meaning_forms", [] {
     static constexpr const char* kPatterns[] = {"pointwise", "view", "gather", "factory"};

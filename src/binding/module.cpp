@@ -92,4 +92,5 @@ PYBIND11_MODULE(_native, m) {
   smelt::bind_pass_timer();
   smelt::bind_self_test(m);
   smelt::bind_capture_pools(m);
+  smelt::bind_background(m);
 }

@@ -12,7 +12,7 @@
 
 #include "binding/python_call.h"
 #include "binding/tensors.h"
-#include "bridge/time_pass.h"
+#include "bridge/autograd/time_pass.h"
 #include "capture/log/grad_ops.h"
 
 namespace smelt {
@@ -164,10 +164,10 @@ std::optional<CalledHooks::Called> CalledHooks::next(const OpLog& log, PyObject*
   if (!node) return std::nullopt;
   if (!is_python_node(*node) || context_of(*node).get() != arguments[0])
     return next_hook(log, function, arguments, *node);
-  const std::optional<size_t> item = log.function_of(node.get());
-  if (!item || !PyTuple_CheckExact(arguments[1])) return std::nullopt;
+  const std::optional<size_t> call = log.function_of(node.get());
+  if (!call || !PyTuple_CheckExact(arguments[1])) return std::nullopt;
   Called called;
-  called.hook.function = *item;
+  called.hook.function = *call;
   collect_tensors(arguments[1], called.grads);
   return called;
 }

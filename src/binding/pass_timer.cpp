@@ -7,9 +7,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "background/background.h"
 #include "binding/binding.h"
 #include "binding/tensors.h"
-#include "bridge/time_pass.h"
+#include "bridge/autograd/time_pass.h"
 
 namespace smelt {
 namespace {
@@ -33,6 +34,7 @@ void find_tensors(PyObject* object, int depth, std::vector<at::Tensor>& found) {
 class TorchPassTimer final : public bytecode::PassTimer {
  public:
   bool with_gradients() const override { return at::GradMode::is_enabled(); }
+  bool is_compiling() const override { return background::pending() > 0; }
   bool is_on_device(PyObject* result) const override {
     std::vector<at::Tensor> found;
     find_tensors(result, 0, found);

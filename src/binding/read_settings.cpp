@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "backend/backend.h"
 #include "base/error.h"
 
 namespace smelt {
@@ -57,8 +58,9 @@ bool as_flag(std::string_view option, PyObject* value) {
 Engine read_engine(std::string_view name) {
   if (name == "native") return Engine::native;
   if (name == "eager") return Engine::eager;
-  if (name == "interpret") return Engine::interpret;
   if (name == "custom") return Engine::custom;
+  if (const Backend* one = find_backend(name); one != nullptr && !one->is_native())
+    return Engine::interpret;  // those to compare with
   throw Error("there is no back end named " + std::string(name));
 }
 
@@ -88,8 +90,13 @@ void read_options(PyObject* options, Settings& settings) {
                                        {{"fixed", SizeUse::fixed},
                                         {"changing", SizeUse::changing},
                                         {"varying", SizeUse::varying}});
+    } else if (name == "specialize") {
+      const bool is_none = PyLong_Check(value) && PyObject_Not(value) == 1;
+      settings.specialize = is_none ? 0 : as_count(name, value);
     } else if (name == "freeze") {
       settings.freeze = as_flag(name, value);
+    } else if (name == "background") {
+      settings.background = as_flag(name, value);
     } else {
       throw Error("there is no option named " + std::string(name));
     }

@@ -10,7 +10,7 @@
 
 namespace smelt {
 
-// "native", "eager", "interpret" or "custom".
+// "native", "eager", "custom", or the name of a back end to compare with.
 Engine read_engine(std::string_view name);
 // A dict from names of options to their values; others stay as they are.
 void read_options(PyObject* options, Settings& settings);

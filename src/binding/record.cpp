@@ -135,7 +135,11 @@ RecordedGraph record_python(const py::function& call, const py::sequence& argume
   const std::vector<at::Tensor> argument_tensors = to_tensors(arguments),
                                 known_tensors = to_tensors(known);
   SwappedObjects swapped;
-  auto recorder = std::make_shared<Recorder>(make_options(swapped, where, generators, fail_at));
+  CompileOptions compile;
+  compile.schedule.backends = backends_named(backend);
+  RecorderOptions options = make_options(swapped, where, generators, fail_at);
+  options.only_calls = compile.schedule.backends.empty();
+  auto recorder = std::make_shared<Recorder>(std::move(options));
   Recorded recorded;
   try {
     RecordingScope scope(recorder);
@@ -153,8 +157,6 @@ RecordedGraph record_python(const py::function& call, const py::sequence& argume
   }
   swapped.restore();
   count(Counter::record_ns, (std::chrono::steady_clock::now() - start).count());
-  CompileOptions compile;
-  compile.schedule.backends = backends_named(backend);
   return RecordedGraph(std::make_shared<const RecordedGraph::Impl>(std::move(recorded), compile));
 }
 

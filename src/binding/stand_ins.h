@@ -23,6 +23,7 @@ class PythonStandIns final : public StandIns {
   std::optional<Found> find(const c10::SymNodeImpl& node) override;
   std::optional<Found> find(const at::Tensor& number) override;
   void look_at(ScalarId id) override { use_->looked_at.push_back(id); }
+  void take_as_size(ScalarId id) override { use_->sizes.push_back(id); }
   void reach() override { ++use_->ops; }
 
  private:

@@ -7,9 +7,12 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <utility>
 
 #include "aten/keys.h"
+#include "aten/transforms.h"
 #include "binding/tensors.h"
 #include "capture/bytecode/cpython/object.h"
 
@@ -32,12 +35,14 @@ bool has_plain_sizes(const at::Tensor& tensor) {
 
 // Code that a backward pass which comes to the tensor calls. A program that makes the pass itself
 // knows only of what was there when it was made.
-bool has_hooks(const at::Tensor& tensor) {
-  const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+bool has_hooks(const torch::autograd::AutogradMeta* meta) {
   if (meta == nullptr) return false;
   if (!meta->hooks_.empty() || meta->post_acc_grad_hooks_ != nullptr) return true;
   const auto leaf = meta->grad_accumulator_.lock();
   return leaf && (!leaf->pre_hooks().empty() || !leaf->post_hooks().empty());
+}
+bool has_hooks(const at::Tensor& tensor) {
+  return has_hooks(torch::autograd::impl::get_autograd_meta(tensor));
 }
 
 // Strides of a tensor whose sizes vary: those that pack its dimensions densely, innermost first,
@@ -92,22 +97,30 @@ class MetadataGuard final : public TensorGuard {
     shape_.append(tensor.sizes().begin(), tensor.sizes().end());
     if (strided_) shape_.append(tensor.strides().begin(), tensor.strides().end());
     if (varying.empty()) return;
-    varies_.resize(dim_);
-    for (const int dim : varying) varies_[static_cast<size_t>(dim)] = true;
-    strides_ = DenseStrides(tensor.sizes(), tensor.strides());
+    auto made = std::make_unique<Varying>();
+    made->dims.resize(dim_);
+    for (const int dim : varying) made->dims[static_cast<size_t>(dim)] = true;
+    made->strides = DenseStrides(tensor.sizes(), tensor.strides());
+    varying_ = std::move(made);
   }
 
-  bool holds(PyObject* object) const override {
+  // A cached call asks this of each parameter.
+  [[gnu::flatten]] bool holds(PyObject* object) const override {
     if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(type_.get())) return false;
     const at::Tensor& tensor = THPVariable_Unpack(object);
     const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
     if (impl->key_set().raw_repr() != keys_ || never_) return false;
-    if (c10::typeMetaToScalarType(impl->dtype()) != dtype_ || impl->device() != device_ ||
-        impl->requires_grad() != requires_grad_ || (requires_grad_ && has_hooks(tensor) != hooked_))
+    if (c10::typeMetaToScalarType(impl->dtype()) != dtype_ || impl->device() != device_)
+      return false;
+    // As TensorImpl::requires_grad() and get_autograd_meta() find them, for a parameter with one call
+    // instead of four.
+    const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
+    const bool requires_grad = meta != nullptr && (meta->requires_grad_ || meta->requires_grad());
+    if (requires_grad != requires_grad_ || (requires_grad && has_hooks(meta) != hooked_))
       return false;
     const c10::IntArrayRef sizes = impl->sizes();
     if (sizes.size() != dim_) return false;
-    if (!varies_.empty()) return holds_for(sizes, impl->strides());
+    if (varying_) return holds_for(sizes, impl->strides());
     for (size_t i = 0; i < dim_; ++i)
       if (sizes[i] != shape_[i]) return false;
     if (!strided_) return true;
@@ -141,8 +154,8 @@ class MetadataGuard final : public TensorGuard {
     for (size_t i = 0; i < dim_; ++i)
       if (!fits(i, tensor.size(static_cast<int64_t>(i))))
         return differs("size", i, tensor.size(static_cast<int64_t>(i)), shape_[i]);
-    if (!varies_.empty()) {
-      const auto broken = strides_.broken(tensor.sizes(), tensor.strides(), &shape_[dim_]);
+    if (varying_) {
+      const auto broken = varying_->strides.broken(tensor.sizes(), tensor.strides(), &shape_[dim_]);
       if (!broken) return "";
       return "stride at dimension " + std::to_string(*broken) + " is " +
              std::to_string(tensor.stride(static_cast<int64_t>(*broken))) +
@@ -185,15 +198,15 @@ class MetadataGuard final : public TensorGuard {
               (first == 0 && varies(i) ? std::string("any") : std::to_string(shape_[first + i]));
     return text + "]";
   }
-  bool varies(size_t dim) const { return !varies_.empty() && varies_[dim]; }
+  bool varies(size_t dim) const { return varying_ && varying_->dims[dim]; }
   // Sizes 0 and 1 compute differently.
   bool fits(size_t dim, int64_t size) const {
     return varies(dim) ? size >= 2 : size == shape_[dim];
   }
-  bool holds_for(at::IntArrayRef sizes, at::IntArrayRef strides) const {
+  [[gnu::noinline]] bool holds_for(at::IntArrayRef sizes, at::IntArrayRef strides) const {
     for (size_t i = 0; i < dim_; ++i)
       if (!fits(i, sizes[i])) return false;
-    return !strides_.broken(sizes, strides, &shape_[dim_]);
+    return !varying_->strides.broken(sizes, strides, &shape_[dim_]);
   }
 
   Object type_;
@@ -205,9 +218,12 @@ class MetadataGuard final : public TensorGuard {
   bool strided_ = false;
   bool never_ = false;  // of a kind that is not compared
   size_t dim_ = 0;
-  c10::SmallVector<int64_t, 10> shape_;  // sizes, then strides
-  c10::SmallVector<bool, 5> varies_;     // by dimension; none: no size varies
-  DenseStrides strides_;
+  struct Varying {
+    c10::SmallVector<bool, 5> dims;
+    DenseStrides strides;
+  };
+  std::unique_ptr<const Varying> varying_;  // nullptr: no size varies
+  c10::SmallVector<int64_t, 10> shape_;     // sizes, then strides
 };
 
 PyObject* lookup(PyTypeObject* type, const char* name) {
@@ -258,9 +274,7 @@ std::optional<LogTrouble> refuse_tensor(PyObject* object) {
   const DispatchKeySet keys = tensor.key_set();
   if (keys.has_any(DispatchKeySet({DispatchKey::Python, DispatchKey::Functionalize, kRecordKey})))
     return trouble(BreakReason::subclass, Py_TYPE(object)->tp_name);
-  if (keys.has_any(DispatchKeySet({DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
-                                   DispatchKey::BatchedNestedTensor})))
-    return trouble(BreakReason::transform, "a wrapped tensor");
+  if (is_functorch_wrapper(tensor)) return trouble(BreakReason::transform, "a wrapped tensor");
   if (tensor._fw_grad(0).defined()) return trouble(BreakReason::transform, "forward-mode autograd");
   if (!has_plain_sizes(tensor)) return trouble(BreakReason::subclass, "a nested tensor");
   return std::nullopt;

@@ -2,6 +2,7 @@
 // PyTorch.
 #include "binding/tensors.h"
 
+#include <ATen/Context.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
 #include <torch/csrc/Exceptions.h>
@@ -12,6 +13,7 @@
 #include <unordered_set>
 
 #include "aten/number_node.h"
+#include "aten/transforms.h"
 #include "base/error.h"
 #include "binding/binding.h"
 #include "binding/pass_hooks.h"
@@ -25,6 +27,9 @@
 #include "capture/bytecode/cpython/object.h"
 #include "capture/bytecode/nodes/number_ops.h"
 #include "capture/log/op_log.h"
+#include "log/contents.h"
+#include "log/own_ops.h"
+#include "log/stages.h"
 
 namespace py = pybind11;
 
@@ -128,6 +133,7 @@ class NativeProgram final : public TensorProgram {
   bool is_left_to_autograd() const override { return program_->is_left_to_autograd(); }
   std::string str() const override { return program_->str(); }
   std::vector<Guard> size_guards() const override { return program_->size_guards(); }
+  std::vector<std::string> own_sizes() const override { return program_->own_sizes(); }
 
  private:
   void describe(RunOutcome& outcome, PyObject** outputs, Failure* failure) const {
@@ -265,11 +271,12 @@ class Log final : public TensorLog {
   std::optional<int64_t> version_rise(PyObject* object) const override {
     const LogValue value = log_.find(THPVariable_Unpack(object));
     if (value < 0) return std::nullopt;
-    const LoggedTensor& known = log_.values()[value];
-    if (known.kind != LoggedTensor::Kind::input && !known.apart &&
+    const LoggedValue& known = plain().value(value);
+    if (known.kind != LoggedValue::Kind::input && !known.apart &&
         log_.is_input_memory(known.memory))
       return std::nullopt;
-    return static_cast<int64_t>(known.version) - known.first_version;
+    const RealTensor& real = log_.real_tensors()[value];
+    return static_cast<int64_t>(real.version) - real.first_version;
   }
 
   void free_contents(PyObject* object) override {
@@ -282,23 +289,22 @@ class Log final : public TensorLog {
   }
 
   bool is_input(LogValue value) const override {
-    return log_.values()[value].kind == LoggedTensor::Kind::input;
+    return plain().value(value).kind == LoggedValue::Kind::input;
   }
-  bool is_dynamic(LogValue value) const override { return log_.values()[value].dynamic; }
-  bool is_single(LogValue value) const override { return log_.is_single(value); }
-  bool is_whole(LogValue value) const override { return log_.is_whole(value); }
-  bool is_fixed(LogValue value) const override { return log_.is_fixed(value); }
-  bool is_gamble(LogValue value) const override { return log_.is_gamble(value); }
+  bool is_dynamic(LogValue value) const override { return plain().value(value).dynamic; }
+  bool is_single(LogValue value) const override { return smelt::is_single(plain(), value); }
+  bool is_whole(LogValue value) const override { return is_steady(plain(), value); }
+  bool is_fixed(LogValue value) const override { return smelt::is_fixed(plain(), value); }
+  bool is_gamble(LogValue value) const override { return smelt::is_gamble(plain(), value); }
   bool is_gambled_number(int32_t number) const override {
-    return std::ranges::any_of(log_.items(), [&](const LogItem& item) {
-      return item.number == number && log_.is_gamble(item.slots.at(0).values.at(0));
-    });
+    const LogValue source = source_of_number(plain(), number);
+    return source >= 0 && is_gamble(source);
   }
   bool is_in_op() const override { return log_.is_in_op(); }
   bool has_saved_hooks() const override {
     return at::GradMode::is_enabled() && at::SavedTensorDefaultHooks::get_hooks().has_value();
   }
-  size_t position() const override { return log_.items().size(); }
+  size_t position() const override { return plain().calls.size(); }
   void rewind(size_t position) override { log_.rewind(position); }
 
   std::optional<Call> begin_call(PyObject* callee, std::span<PyObject* const> arguments,
@@ -306,35 +312,36 @@ class Log final : public TensorLog {
     std::vector<at::Tensor> tensors;
     for (PyObject* argument : arguments) collect_tensors(argument, tensors);
     std::erase_if(tensors, [](const at::Tensor& tensor) { return !tensor.defined(); });
-    std::optional<LogItem> item =
+    std::optional<OpenCall> call =
         log_.begin_call(make_python_call(callee, arguments, names), tensors);
-    if (!item) return std::nullopt;
-    calls_.emplace_back(std::move(*item), log_.items().size());
+    if (!call) return std::nullopt;
+    calls_.emplace_back(std::move(*call), position());
     return calls_.size() - 1;
   }
   bool end_call(Call call, PyObject* result) override {
-    auto [item, position] = take_begun(call);
-    return log_.end_call(std::move(item), position, tensors_in(result));
+    auto [open, position] = take_begun(call);
+    return log_.end_call(std::move(open), position, tensors_in(result));
   }
 
   bool end_function(Call call, std::span<PyObject* const> arguments, PyObject* result) override {
-    auto [item, position] = take_begun(call);
-    return log_.end_function(std::move(item), position, tensors_in(result),
+    auto [open, position] = take_begun(call);
+    return log_.end_function(std::move(open), position, tensors_in(result),
                              called_function(arguments, result));
   }
   bool is_function(PyObject* context) const override {
     return log_.function_of(node_of(context)).has_value();
   }
   void meet_saved(PyObject* context, PyObject* saved) override {
-    if (const auto item = log_.function_of(node_of(context)))
-      log_.meet_outputs(log_.items()[*item], tensors_in(saved));
+    if (const auto call = log_.function_of(node_of(context)))
+      log_.meet_outputs(*call, tensors_in(saved));
   }
 
   bool has_effects(size_t position) const override {
     const size_t failed = log_.failed_effect();
     if (failed != SIZE_MAX && failed >= position) return true;
-    return std::any_of(log_.items().begin() + static_cast<ptrdiff_t>(position), log_.items().end(),
-                       [](const LogItem& item) { return item.has_effects; });
+    return std::any_of(plain().calls.begin() + static_cast<ptrdiff_t>(position),
+                       plain().calls.end(),
+                       [](const LoggedCall& call) { return call.has_effects; });
   }
   void begin_recomputed() override { log_.begin_recomputed(); }
   void end_recomputed(bool keeps_random_state) override { log_.end_recomputed(keeps_random_state); }
@@ -346,12 +353,34 @@ class Log final : public TensorLog {
       return may_guess();
     });
   }
-  bool is_steady_number(int32_t item) const override { return log_.is_steady_number(item); }
+  void set_count(std::function<bool()> may_count) override {
+    log_.set_count([may_count = std::move(may_count)] {
+      const pybind11::gil_scoped_acquire gil;
+      return may_count();
+    });
+  }
+  void count_number(int32_t item) override { log_.count_number(item); }
+  bool counts() const override { return smelt::counts(plain()); }
+  bool has_number(int32_t item) const override {
+    return std::ranges::find(plain().calls, item, &LoggedCall::number) != plain().calls.end();
+  }
+  std::vector<LateSize> late_sizes() const override {
+    std::vector<LateSize> late;
+    if (!shadow_) return late;
+    for (const SizeShadow::LateSize& known : shadow_->late())
+      late.push_back({known.size, shadow_->symbols().hint(known.size), known.number});
+    return late;
+  }
+  bool is_steady_number(int32_t number) const override {
+    const LogValue source = source_of_number(plain(), number);
+    return source >= 0 && is_steady(plain(), source);
+  }
 
   std::optional<int32_t> take_number(size_t position) override {
-    if (log_.items().size() != position + 1 || log_.items().back().number < 0) return std::nullopt;
+    const std::vector<LoggedCall>& calls = plain().calls;
+    if (calls.size() != position + 1 || calls.back().number < 0) return std::nullopt;
     taken_numbers_ = log_.numbers();
-    return log_.items().back().number;
+    return calls.back().number;
   }
 
   void expect(ScalarId number, PyObject* seen, bool truth) override {
@@ -393,6 +422,9 @@ class Log final : public TensorLog {
     return ended;
   }
 
+  void follow_pass(bool follows) override { log_.follow_pass(follows); }
+  void fix_sizes() override { log_.fix_sizes(); }
+
   bool require_grad(PyObject* tensor, bool value) override {
     // One that is made: the trace sees to its class.
     if (!is_plain(tensor)) parameters_.insert(log_.find(THPVariable_Unpack(tensor)));
@@ -410,7 +442,9 @@ class Log final : public TensorLog {
     return found;
   }
 
-  bool is_check(LogValue value, bool truth) const override { return log_.is_check(value, truth); }
+  bool is_check(LogValue value, bool truth) const override {
+    return smelt::is_check(plain(), value, truth);
+  }
 
   bool take_data(PyObject* tensor, PyObject* data) override {
     return log_.take_data(THPVariable_Unpack(tensor), THPVariable_Unpack(data));
@@ -433,28 +467,28 @@ class Log final : public TensorLog {
 
   std::vector<LogValue> used_inputs() const override {
     std::vector<LogValue> inputs;
-    std::vector<bool> seen(log_.values().size());
-    for (const LogItem& item : log_.items())
-      for (const LogSlot& slot : item.slots)
-        for (LogValue value : slot.values)
-          if (value >= 0 && is_input(value) && !seen[value]) {
-            seen[value] = true;
-            inputs.push_back(value);
-          }
+    std::vector<bool> seen(plain().values.size());
+    for (const LoggedCall& call : plain().calls)
+      each_argument(call, [&](LogValue value) {
+        if (!is_input(value) || seen[value]) return;
+        seen[value] = true;
+        inputs.push_back(value);
+      });
     return inputs;
   }
 
   std::vector<ScalarId> used_scalars() const override {
     std::vector<ScalarId> scalars;
     std::unordered_set<ScalarId> seen;
-    const auto use = [&](const LogItem& item) {
-      for (const LogScalar& scalar : item.scalars)
-        if (seen.insert(scalar.id).second) scalars.push_back(scalar.id);
+    const auto use = [&](const LoggedCall& call) {
+      for (const TakenNumber& number : call.takes)
+        if (seen.insert(number.id).second) scalars.push_back(number.id);
     };
-    for (const LogItem& item : log_.items()) {
-      use(item);
-      if (item.function) std::ranges::for_each(item.function->items, use);
-      for (const LogHook& hook : item.hooks) std::ranges::for_each(hook.items, use);
+    for (size_t i = 0; i < plain().calls.size(); ++i) {
+      const RealCall& real = log_.real_calls()[i];
+      use(plain().calls[i]);
+      if (real.function) std::ranges::for_each(real.function->calls.plain, use);
+      for (const LogHook& hook : real.hooks) std::ranges::for_each(hook.calls.plain, use);
     }
     return scalars;
   }
@@ -483,6 +517,7 @@ class Log final : public TensorLog {
   PyObject* stand_in(PyObject* number, ScalarId id, bool is_size) override {
     // A mode written in Python would get to see it.
     if (at::impl::PythonTorchFunctionTLS::stack_len() > 0) return nullptr;
+    if (smelt::is_under_transform()) return nullptr;  // its levels compute with numbers
     log_.set_stand_ins(&stand_ins_);
     return stand_ins_.make(number, id, is_size);
   }
@@ -520,6 +555,8 @@ class Log final : public TensorLog {
   }
 
  private:
+  const CallLog& plain() const { return log_.plain(); }
+
   SizeShadow& shadow() {
     if (!shadow_) shadow_ = std::make_unique<SizeShadow>();
     return *shadow_;
@@ -531,34 +568,43 @@ class Log final : public TensorLog {
 
   // A run has the default dtype of the start, so that no op may depend on one that came later.
   void check_default_dtype() {
-    const size_t count = log_.items().size();
+    const size_t count = position();
     if (c10::get_default_dtype() != dtype_)
       for (size_t i = std::min(checked_, count); i < count; ++i)
-        if (depends_on_default_dtype(log_.items()[i]))
+        if (depends_on_default_dtype(plain().calls[i], log_.real_calls()[i].op->handle.schema()))
           log_.give_up(OpTrouble::Kind::argument, "an op under another default dtype");
     checked_ = count;
   }
 
-  bool depends_on_default_dtype(const LogItem& item) const {
-    if (item.op->is_custom) return true;
-    const auto dtype = item.op->handle.schema().argumentIndexWithName("dtype");
-    if (dtype && !item.arguments[*dtype].isNone()) return false;
-    const auto is_floating = [&](LogValue value) {
-      if (value < 0) return false;
-      const LoggedTensor& known = log_.values()[value];
-      const bool is_number =
-          known.constant.defined() && known.constant.unsafeGetTensorImpl()->is_wrapped_number();
-      return !is_number && (c10::isFloatingType(known.dtype) || c10::isComplexType(known.dtype));
+  bool depends_on_default_dtype(const LoggedCall& call, const c10::FunctionSchema& schema) const {
+    if (own_ops::is_custom(call.op)) return true;
+    const auto named = schema.argumentIndexWithName("dtype");
+    if (named && !call.args[*named].is_none()) return false;
+    const auto dtype_of = [&](LogValue value) {
+      const std::optional<TensorType>& type = plain().value(value).type;
+      return type ? std::optional(type->dtype) : std::nullopt;
+    };
+    const auto is_number = [&](LogValue value) {
+      const at::Tensor& constant = log_.real_tensors()[value].constant;
+      return constant.defined() && constant.unsafeGetTensorImpl()->is_wrapped_number();
+    };
+    const auto holds_floats = [&](LogValue value) {
+      if (value < 0 || is_number(value)) return false;
+      const std::optional<DType> dtype = dtype_of(value);
+      return dtype && (is_floating(*dtype) || is_complex(*dtype));
     };
     bool takes = false, has_number = false;
-    each_argument(item, [&](LogValue value) {
-      takes = takes || is_floating(value);
-      has_number = has_number || (value >= 0 && !is_floating(value) &&
-                                  c10::isFloatingType(log_.values()[value].dtype));
+    each_argument(call, [&](LogValue value) {
+      takes = takes || holds_floats(value);
+      const std::optional<DType> dtype = dtype_of(value);
+      has_number = has_number || (!holds_floats(value) && dtype && is_floating(*dtype));
     });
-    for (const c10::IValue& argument : item.arguments)
-      has_number = has_number || argument.isDouble() || argument.isComplexDouble();
-    return !takes && (has_number || std::ranges::any_of(item.results, is_floating));
+    for (const Arg& arg : call.args)
+      has_number = has_number || arg.is<double>() || arg.is<std::complex<double>>();
+    const auto may_hold_floats = [&](LogValue value) {
+      return value >= 0 && (!dtype_of(value) || holds_floats(value));
+    };
+    return !takes && (has_number || std::ranges::any_of(call.results, may_hold_floats));
   }
 
   static std::vector<at::Tensor> tensors_in(PyObject* object) {
@@ -567,8 +613,8 @@ class Log final : public TensorLog {
     return tensors;
   }
 
-  std::pair<LogItem, size_t> take_begun(Call call) {
-    std::pair<LogItem, size_t> begun = std::move(calls_[call]);
+  std::pair<OpenCall, size_t> take_begun(Call call) {
+    std::pair<OpenCall, size_t> begun = std::move(calls_[call]);
     calls_.resize(call);
     return begun;
   }
@@ -583,9 +629,16 @@ class Log final : public TensorLog {
                                             request.examples,
                                             request.numbers,
                                             request.wanted_numbers,
-                                            request.sizes.any() ? &request.sizes : nullptr};
-      program = choose_program(log_, interface, wanted_program(request),
-                               compile_options(request.settings, request.module_state));
+                                            request.sizes.any() ? &request.sizes : nullptr,
+                                            [this](LogValue value) {
+                                              return shadow_ ? shadow_->type_of(log_, value)
+                                                             : std::nullopt;
+                                            }};
+      CompileOptions options = compile_options(request.settings, request.module_state);
+      if (options.background &&
+          (at::globalContext().deterministicAlgorithms() || request.backend_callable != nullptr))
+        options.background = false;  // which kernels a call runs would depend on the clock
+      program = choose_program(log_, interface, wanted_program(request), options);
     }
     if (!request.backend_callable)
       return std::make_unique<NativeProgram>(std::move(program), request);
@@ -608,11 +661,11 @@ class Log final : public TensorLog {
   std::unique_ptr<SizeShadow> shadow_;  // if sizes vary
   const caffe2::TypeMeta dtype_ = c10::get_default_dtype();
   PythonStandIns stand_ins_;
-  std::vector<std::pair<LogItem, size_t>> calls_;  // begun, and where
-  std::optional<LogItem> backward_;                // begun
-  CalledHooks called_;                             // by that pass
+  std::vector<std::pair<OpenCall, size_t>> calls_;  // begun, and where
+  std::optional<OpenCall> backward_;                // begun
+  CalledHooks called_;                              // by that pass
   int32_t taken_numbers_ = 0;
-  size_t checked_ = 0;  // items for check_default_dtype()
+  size_t checked_ = 0;  // calls for check_default_dtype()
   size_t inputs_ = 0, since_check_ = 0;
   std::unordered_set<LogValue> parameters_;  // results that are objects of a class of their own
 };
@@ -624,6 +677,15 @@ class TorchTensors final : public Tensors {
     return refuse_tensor(tensor);
   }
   std::optional<LogTrouble> refuse_state() const override { return refuse_ambient(); }
+  bool is_wrapped(PyObject* tensor) const override {
+    return is_tensor_object(tensor) && is_functorch_wrapper(THPVariable_Unpack(tensor));
+  }
+  bool passes_on_this_thread(PyObject* outputs) const override {
+    std::vector<at::Tensor> all;
+    collect_tensors(outputs, all);
+    return std::ranges::all_of(all, [](const at::Tensor& one) { return one.is_cpu(); });
+  }
+  bool is_under_transform() const override { return smelt::is_under_transform(); }
   std::unique_ptr<TensorGuard> guard(PyObject* tensor,
                                      std::span<const int> varying) const override {
     return make_tensor_guard(tensor, varying);

@@ -78,9 +78,8 @@ RecordedGraph record(const Function& function, const std::vector<at::Tensor>& ar
 namespace {
 
 template <class AddArgument>
-RecordedGraph record_with(const Function& function, const std::vector<at::Tensor>& arguments,
-                          RecorderOptions options, const AddArgument& add_argument,
-                          const CompileOptions& compile) {
+Recorded record_with(const Function& function, const std::vector<at::Tensor>& arguments,
+                     RecorderOptions options, const AddArgument& add_argument) {
   const auto start = std::chrono::steady_clock::now();
   OutsideLeaves leaves;
   options.on_lift = [&](const at::Tensor& real, const at::Tensor& twin) { leaves.add(real, twin); };
@@ -95,7 +94,7 @@ RecordedGraph record_with(const Function& function, const std::vector<at::Tensor
     recorded = recorder->finish(outputs);
   }
   count(Counter::record_ns, (std::chrono::steady_clock::now() - start).count());
-  return RecordedGraph(std::make_shared<const RecordedGraph::Impl>(std::move(recorded), compile));
+  return recorded;
 }
 
 }  // namespace
@@ -106,18 +105,21 @@ RecordedGraph record_as(const Function& function, const std::vector<at::Tensor>&
     return recorder.add_argument(arguments[i],
                                  i < dynamic_shapes.size() ? dynamic_shapes[i] : DynamicDims());
   };
-  return record_with(function, arguments, {}, add_argument, compile);
+  RecorderOptions options;
+  options.only_calls = compile.schedule.backends.empty();
+  return RecordedGraph(std::make_shared<const RecordedGraph::Impl>(
+      record_with(function, arguments, std::move(options), add_argument), compile));
 }
 
-RecordedGraph record_as(const Function& function, const std::vector<at::Tensor>& arguments,
-                        const VaryingSizes& sizes, const CompileOptions& compile) {
+Recorded record_sized(const Function& function, const std::vector<at::Tensor>& arguments,
+                      const VaryingSizes& sizes) {
   RecorderOptions options;
   options.symbols = &sizes.symbols;
   const auto add_argument = [&](Recorder& recorder, size_t i) {
     return recorder.add_sized_argument(arguments[i],
                                        i < sizes.inputs.size() ? sizes.inputs[i] : SymbolicDims());
   };
-  return record_with(function, arguments, std::move(options), add_argument, compile);
+  return record_with(function, arguments, std::move(options), add_argument);
 }
 
 std::map<std::string, int64_t> stats() {

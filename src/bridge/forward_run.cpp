@@ -75,9 +75,8 @@ std::vector<bool> ForwardRun::saved_inputs() const {
   return are_inputs;
 }
 
-const TrainingProgram::Backward* ForwardRun::compiled_backward(const List& gradients,
-                                                               const std::vector<bool>& used,
-                                                               const NodePtr& node) {
+std::shared_ptr<const TrainingProgram::Backward> ForwardRun::compiled_backward(
+    const List& gradients, const std::vector<bool>& used, const NodePtr& node) {
   if (at::GradMode::is_enabled()) return nullptr;
   for (size_t i = 0; i < gradients.size(); ++i)
     if (const at::Tensor& gradient = gradients[i];
@@ -87,12 +86,12 @@ const TrainingProgram::Backward* ForwardRun::compiled_backward(const List& gradi
          gradient.device() != program_->tracked_[i].options.device()))
       return nullptr;
   if (program_->is_too_early_for(used)) return nullptr;
-  const TrainingProgram::Backward& backward = program_->backward_for(used, [&] {
+  std::shared_ptr<const TrainingProgram::Backward> backward = program_->backward_for(used, [&] {
     std::vector<at::Tensor> inputs = forward_inputs(unpack(saved_inputs(), node));
     take_numbers(inputs);
     return inputs;
   });
-  return backward.compiled ? &backward : nullptr;
+  return backward->compiled ? backward : nullptr;
 }
 
 std::vector<at::Tensor> ForwardRun::forward_inputs(const std::vector<at::Tensor>& saved) const {
@@ -137,7 +136,8 @@ ForwardRun::List ForwardRun::compute(List&& gradients, const std::vector<bool>& 
   }
   // A pass from another result of a compiled function comes by although nothing leads here.
   if (std::ranges::none_of(used, std::identity())) return List(program_->tracked_inputs_.size());
-  const TrainingProgram::Backward* backward = compiled_backward(gradients, used, node);
+  const std::shared_ptr<const TrainingProgram::Backward> backward =
+      compiled_backward(gradients, used, node);
   program_->note_pass(at::GradMode::is_enabled());
   // Of what the log will not read, changes are still the error that they are in eager.
   std::vector<bool> wanted(saved_.size(), !backward && std::ranges::all_of(used, std::identity()));

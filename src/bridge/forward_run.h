@@ -64,9 +64,9 @@ class ForwardRun {
   // May what was saved be dropped?
   bool is_done_with(const std::vector<bool>& used_up) const;
   // For gradients of these outputs; nullptr if there is none that could be run.
-  const TrainingProgram::Backward* compiled_backward(const List& gradients,
-                                                     const std::vector<bool>& used,
-                                                     const NodePtr& node);
+  std::shared_ptr<const TrainingProgram::Backward> compiled_backward(const List& gradients,
+                                                                     const std::vector<bool>& used,
+                                                                     const NodePtr& node);
   // Those of the saved tensors that are wanted; a change of another is nobody's error.
   std::vector<at::Tensor> unpack(const std::vector<bool>& wanted, const NodePtr& node);
   std::vector<bool> saved_inputs() const;

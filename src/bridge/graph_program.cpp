@@ -1,5 +1,7 @@
 #include "bridge/graph_program.h"
 
+#include <utility>
+
 #include "aten/convert.h"
 #include "bridge/autograd/consumed_node.h"
 #include "bridge/autograd/generator_states.h"
@@ -16,10 +18,10 @@ RunOutcome GraphProgram::run_compiled(const std::vector<at::Tensor>& inputs,
     if (input._fw_grad(0).defined()) return {};
   GeneratorStates states(log_.generators());
   std::vector<at::Tensor> arguments = inputs;
-  for (const c10::Scalar& scalar : scalars) arguments.push_back(number_as_tensor(scalar));
+  add_numbers(graph_.impl(), scalars, arguments);
   DroppedGradients dropped(log_, inputs);
-  WrittenVersions versions(arguments, log_.version_rises());
-  RunOutcome outcome = graph_.impl().run_typed(arguments, log_.symbols(scalars));
+  WrittenVersions versions(inputs, log_.version_rises());
+  RunOutcome outcome = graph_.impl().run_typed(std::move(arguments), log_.symbols(scalars));
   if (!outcome.is_done()) {
     states.restore();
     if (outcome.kind != RunOutcome::Kind::mispredicted) return outcome;
@@ -40,6 +42,8 @@ RunOutcome GraphProgram::run_compiled(const std::vector<at::Tensor>& inputs,
 std::vector<Guard> GraphProgram::size_guards() const {
   return graph_.impl().program->program().symbols.guards();
 }
+
+std::vector<std::string> GraphProgram::own_sizes() const { return graph_.impl().own_sizes(); }
 
 std::string GraphProgram::str() const {
   const std::string launching = graph_.impl().program->launching();

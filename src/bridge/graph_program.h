@@ -22,6 +22,7 @@ class GraphProgram final : public TracedProgram {
   size_t ops() const override { return graph_.size(); }
   std::string str() const override;
   std::vector<Guard> size_guards() const override;
+  std::vector<std::string> own_sizes() const override;
 
  protected:
   RunOutcome run_compiled(const std::vector<at::Tensor>& inputs,

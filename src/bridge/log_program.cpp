@@ -8,39 +8,40 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "aten/convert.h"
 #include "aten/number_node.h"
 #include "base/error.h"
 #include "bridge/machine/linked_program.h"
-#include "capture/log/grad_ops.h"
 #include "diagnostics/counters.h"
 #include "log/liveness.h"
+#include "log/own_ops.h"
+#include "ops/facts.h"
 
 namespace smelt {
 namespace {
+
+std::optional<c10::ScalarType> dtype_of(const CallLog& log, LogValue value) {
+  if (value < 0 || !log.value(value).type) return std::nullopt;
+  return to_scalar_type(log.value(value).type->dtype);
+}
 
 // An op with effects that nobody could put back.
 bool changes_unseen(const OpInfo& op) {
   return op.may_have_effects && (op.is_mutable || op.traits.effect);
 }
 
-std::string describe(const LoggedTensor& value) {
-  std::string text = c10::toString(value.dtype);
-  text += '[';
-  for (size_t i = 0; i < value.sizes.size(); ++i) {
-    if (i > 0) text += ", ";
-    text += std::to_string(value.sizes[i]);
-  }
-  text += ']';
-  if (!value.device.is_cpu()) text += "@" + value.device.str();
+std::string describe(const LoggedValue& value) {
+  if (!value.type) return "?";
+  std::string text = c10::toString(to_scalar_type(value.type->dtype)) + str(value.type->sizes);
+  const c10::Device device = to_c10(value.type->device);
+  if (!device.is_cpu()) text += "@" + device.str();
   return text;
 }
 
 // Tests: its text says all of it.
-void check_text(CallLog plain, const OpLog& log) {
-  add_types(plain, log);
-  add_literals(plain, log);
-  plain.verify();
-  SMELT_CHECK(CallLog::parse(plain.str()) == plain, "the text of a log is not complete");
+void check_text(const CallLog& log) {
+  log.verify();
+  SMELT_CHECK(CallLog::parse(log.str()) == log, "the text of a log is not complete");
 }
 
 }  // namespace
@@ -50,11 +51,12 @@ int32_t LogProgram::number_of(ScalarId id) const {
   return found == number_of_.end() ? -1 : found->second;
 }
 
-LogProgram::LogProgram(const OpLog& log, const CallLog& plain, const Interface& interface)
+LogProgram::LogProgram(const OpLog& log, const Interface& interface)
     : scalars_(interface.scalars.begin(), interface.scalars.end()),
       numbers_(interface.numbers.begin(), interface.numbers.end()),
       ambients_(log.ambients()),
-      register_of_(log.values().size(), -1) {
+      register_of_(log.plain().values.size(), -1) {
+  const CallLog& plain = log.plain();
   const auto& inputs = interface.inputs;
   const auto& outputs = interface.outputs;
   if (interface.sizes) sizes_ = *interface.sizes;
@@ -67,9 +69,9 @@ LogProgram::LogProgram(const OpLog& log, const CallLog& plain, const Interface& 
     wanted_numbers_.push_back(static_cast<uint32_t>(number_of(id)));
   for (LogValue value : inputs) {
     inputs_.push_back(reg(value));
-    input_texts_.push_back(describe(log.values()[value]));
+    input_texts_.push_back(describe(log.plain().value(value)));
   }
-  if (LinkedProgram::check_types) check_text(plain, log);
+  if (LinkedProgram::check_types) check_text(plain);
   Liveness live = find_live(plain, outputs, numbers_, wanted_numbers_);
   live_ = std::move(live.calls);
   for (uint32_t number = 0; number < numbers_.size(); ++number)
@@ -82,7 +84,7 @@ LogProgram::LogProgram(const OpLog& log, const CallLog& plain, const Interface& 
   for (LogValue value : outputs) {
     if (value >= 0 && register_of_[value] < 0)
       throw Error("an output of the traced code is neither an input nor a result of its ops");
-    if (value >= 0 && log.values()[value].retains_grad) retained_.push_back(outputs_.size());
+    if (value >= 0 && plain.value(value).retains_grad) retained_.push_back(outputs_.size());
     outputs_.push_back(value < 0 ? -1 : register_of_[value]);
   }
   register_of_ = {};
@@ -97,45 +99,46 @@ int32_t LogProgram::reg(LogValue value) {
 
 void LogProgram::make_constants(const OpLog& log, const std::vector<bool>& live,
                                 std::span<const LogValue> outputs) {
-  std::vector<bool> touched(log.values().size() + 1);  // by memory
+  const CallLog& plain = log.plain();
+  std::vector<bool> touched(plain.values.size() + 1);  // by memory
   const auto touch = [&](LogValue value) {
     if (value < 0) return;
-    const auto memory = static_cast<size_t>(log.values()[value].memory);
+    const auto memory = static_cast<size_t>(plain.value(value).memory);
     if (memory >= touched.size()) touched.resize(memory + 1);
     touched[memory] = true;
   };
   for (LogValue value : outputs) touch(value);
-  std::vector<bool> used(log.values().size());
+  std::vector<bool> used(plain.values.size());
   for (LogValue value : outputs)
     if (value >= 0) used[value] = true;
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) continue;
-    for (LogValue value : log.items()[i].written) touch(value);
-    each_argument(log.items()[i], [&](LogValue value) { used[value] = true; });
+    for (LogValue value : plain.calls[i].written) touch(value);
+    each_argument(plain.calls[i], [&](LogValue value) { used[value] = true; });
   }
-  for (size_t id = 0; id < log.values().size(); ++id) {
-    const LoggedTensor& value = log.values()[id];
-    if (value.kind != LoggedTensor::Kind::constant || !used[id]) continue;
+  for (size_t id = 0; id < plain.values.size(); ++id) {
+    const LoggedValue& value = plain.values[id];
+    if (value.kind != LoggedValue::Kind::constant || !used[id]) continue;
     const auto memory = static_cast<size_t>(value.memory);
+    const at::Tensor& constant = log.real_tensors()[id].constant;
     const bool shared = memory >= touched.size() || !touched[memory] ||
-                        value.constant.unsafeGetTensorImpl()->is_wrapped_number();
-    constants_.push_back({reg(static_cast<LogValue>(id)), value.constant, shared});
+                        constant.unsafeGetTensorImpl()->is_wrapped_number();
+    constants_.push_back({reg(static_cast<LogValue>(id)), constant, shared});
   }
 }
 
-std::vector<LogProgram::NumberUse> LogProgram::number_uses(const LogItem& item) const {
+std::vector<LogProgram::NumberUse> LogProgram::number_uses(const LoggedCall& call) const {
   std::vector<NumberUse> uses;
-  for (const LogScalar& scalar : item.scalars) {
-    const auto at = std::find(scalars_.begin(), scalars_.end(), scalar.id);
+  for (const TakenNumber& taken : call.takes) {
+    const auto at = std::find(scalars_.begin(), scalars_.end(), taken.id);
     auto index = static_cast<uint32_t>(at - scalars_.begin());
     if (at == scalars_.end()) {
-      const int32_t number = number_of(scalar.id);
+      const int32_t number = number_of(taken.id);
       if (number < 0)
-        throw Error(item.op->name.str() +
-                    " takes a number that is not among the program's scalars");
+        throw Error(call.op.str() + " takes a number that is not among the program's scalars");
       index += static_cast<uint32_t>(number);
     }
-    uses.push_back({scalar.argument, scalar.element, scalar.is_tensor, index});
+    uses.push_back({taken.argument, taken.element, taken.is_tensor, index});
   }
   return uses;
 }
@@ -143,56 +146,98 @@ std::vector<LogProgram::NumberUse> LogProgram::number_uses(const LogItem& item) 
 namespace {
 
 // Of an op that the recorder may find neither a rule nor a meta kernel for.
-std::optional<KnownResults> known_results(const OpLog& log, const LogItem& item) {
-  if (item.op->meta || item.op->is_composite || is_own_op(*item.op) || item.op == &opaque_op())
+std::optional<KnownResults> known_results(const CallLog& log, const LoggedCall& call,
+                                          const OpInfo& op) {
+  if (op.meta || op.is_composite || own_ops::is_own(call.op) || call.op == own_ops::kOpaqueCall)
     return std::nullopt;
-  KnownResults known{item.op->handle, {}};
-  for (const LogValue value : item.results) {
-    known.types.push_back(value < 0 ? std::nullopt : log.values()[value].type());
-    if (value >= 0 && (!known.types.back() || log.values()[value].dynamic)) return std::nullopt;
+  KnownResults known{op.handle, {}};
+  for (const LogValue value : call.results) {
+    known.types.push_back(value < 0 ? std::nullopt : log.value(value).type);
+    if (value >= 0 && (!known.types.back() || log.value(value).dynamic)) return std::nullopt;
   }
   return known;
 }
 
+// Of a list; nullptr: it is none.
+c10::TypePtr element_of(const c10::TypePtr& type) {
+  if (const auto* optional = type->castRaw<c10::OptionalType>())
+    return element_of(optional->getElementType());
+  const auto* list = type->castRaw<c10::ListType>();
+  return list ? list->getElementType() : nullptr;
+}
+
+// Where tensors go, whose registers are not known yet; nothing: the argument takes none.
+std::optional<BoxedCall::Slot> slot_of(const Arg& arg, const c10::TypePtr& type, uint32_t index) {
+  if (arg.is<Ref>()) return BoxedCall::Slot{.argument = index, .registers = {}};
+  if (!arg.is<ArgList>()) return std::nullopt;
+  const c10::TypePtr element = element_of(type);
+  const bool is_optional = element && element->kind() == c10::TypeKind::OptionalType;
+  const c10::TypePtr held =
+      is_optional ? element->castRaw<c10::OptionalType>()->getElementType() : element;
+  if (!held || held->kind() != c10::TypeKind::TensorType) return std::nullopt;
+  return BoxedCall::Slot{
+      .argument = index, .is_list = true, .is_optional_list = is_optional, .registers = {}};
+}
+
+// The literals of a call, as the dispatcher takes them.
+ArgReader literals_of(const RealCall& real) {
+  return {.tensor = {},
+          .opaque = [&real](Opaque opaque) { return real.opaque[opaque.index]; },
+          .size = [](const Size& size) { return size.known(); }};
+}
+
 }  // namespace
 
-LogProgram::Step LogProgram::make_step(const OpLog& log, const LogItem& item,
-                                       const std::vector<std::vector<bool>>& last) {
+LogProgram::Step LogProgram::make_step(const OpLog& log, const LoggedCall& call,
+                                       const RealCall& real, const std::vector<bool>& last) {
+  const OpInfo& op = *real.op;
   Step step;
-  step.op = item.op->handle;
-  step.arguments = item.arguments;
-  step.numbers = number_uses(item);
-  step.ambient = item.ambient;
-  step.number = item.number;
-  step.is_expectation = item.op == &expect_op();
-  step.expected = item.expected ? std::optional(item.given) : std::nullopt;
-  step.registers_hook = item.registers_hook;
-  step.is_factory = item.op->is_factory && !item.op->is_custom;
-  step.has_effects = item.has_effects;
-  step.known = known_results(log, item);
-  for (size_t s = 0; s < item.slots.size(); ++s) {
-    const LogSlot& slot = item.slots[s];
-    Slot linked{slot.argument,
-                slot.is_list,
-                slot.is_optional_list,
-                {},
-                last.empty() ? std::vector<bool>() : last[s]};
-    for (LogValue value : slot.values) {
-      if (value >= 0 && register_of_[value] < 0)
-        throw Error(item.op->name.str() + " reads a tensor that is not among the program's inputs");
-      linked.registers.push_back(value < 0 ? -1 : register_of_[value]);
+  step.op = op.handle;
+  step.numbers = number_uses(call);
+  step.ambient = call.ambient;
+  step.number = call.number;
+  step.is_expectation = call.op == own_ops::kExpect;
+  step.expected = call.expected ? std::optional(scalar_of(call.given)) : std::nullopt;
+  step.registers_hook = call.registers_hook;
+  step.is_factory = (op.is_factory && !op.is_custom) || op.facts.makes_new;
+  step.has_effects = call.has_effects;
+  step.known = known_results(log.plain(), call, op);
+  if (op.handle.hasTag(at::Tag::inplace_view) || op.facts.resizes || op.facts.sets_storage)
+    reshapes_inputs_ |= std::ranges::any_of(call.written, [&](LogValue value) {
+      return log.plain().value(value).kind == LoggedValue::Kind::input;
+    });
+  const ArgReader literals = literals_of(real);
+  size_t next = 0;  // in `last`
+  step.arguments.reserve(call.args.size());
+  for (uint32_t i = 0; i < call.args.size(); ++i) {
+    std::optional<Slot> slot = slot_of(call.args[i], op.arg_types[i], i);
+    if (!slot) {
+      step.arguments.push_back(to_ivalue(call.args[i], op.arg_types[i], literals));
+      continue;
     }
-    step.slots.push_back(std::move(linked));
+    const auto take = [&](const Arg& arg) {
+      const LogValue value = arg.is<Ref>() ? arg.get<Ref>().id : -1;
+      if (value >= 0 && register_of_[value] < 0)
+        throw Error(call.op.str() + " reads a tensor that is not among the program's inputs");
+      slot->registers.push_back(value < 0 ? -1 : register_of_[value]);
+      if (!last.empty()) slot->last.push_back(value >= 0 && last[next++]);
+    };
+    if (slot->is_list)
+      std::ranges::for_each(call.args[i].get<ArgList>(), take);
+    else
+      take(call.args[i]);
+    step.arguments.emplace_back();
+    step.slots.push_back(std::move(*slot));
   }
   return step;
 }
 
 std::vector<LogProgram::Step> LogProgram::make_inner_steps(const OpLog& log,
-                                                           const std::vector<LogItem>& items) {
+                                                           const InnerCalls& calls) {
   std::vector<Step> steps;
-  for (const LogItem& item : items) {
-    steps.push_back(make_step(log, item, {}));
-    for (const LogValue value : item.results)
+  for (size_t i = 0; i < calls.plain.size(); ++i) {
+    steps.push_back(make_step(log, calls.plain[i], calls.real[i], {}));
+    for (const LogValue value : calls.plain[i].results)
       steps.back().results.push_back(value < 0 ? -1 : reg(value));
   }
   return steps;
@@ -202,27 +247,28 @@ LogProgram::Hook LogProgram::make_hook(const OpLog& log, const LogHook& hook) {
   Hook made{
       hook.tensor < 0 ? -1 : reg(hook.tensor), static_cast<int32_t>(hook.function), {}, {}, {}};
   for (const LogValue grad : hook.grads) made.grads.push_back(grad < 0 ? -1 : reg(grad));
-  made.steps = make_inner_steps(log, hook.items);
+  made.steps = make_inner_steps(log, hook.calls);
   for (const LogValue value : hook.results) made.results.push_back(value < 0 ? -1 : reg(value));
   return made;
 }
 
 std::shared_ptr<const LogProgram::Function> LogProgram::make_function(const OpLog& log,
                                                                       const LogFunction& function,
-                                                                      size_t item) {
+                                                                      size_t call) {
   auto made = std::make_shared<Function>();
-  made->id = static_cast<int32_t>(item);
+  made->id = static_cast<int32_t>(call);
   made->differentiable = function.differentiable;
   made->materializes = function.materializes;
   for (const LogValue value : function.inputs) made->inputs.push_back(value < 0 ? -1 : reg(value));
-  made->steps = make_inner_steps(log, function.items);
+  made->steps = make_inner_steps(log, function.calls);
   for (const LogValue value : function.outputs) made->outputs.push_back(reg(value));
   return made;
 }
 
 void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
                             std::span<const LogValue> outputs) {
-  std::vector<bool> later(log.values().size());  // read after the step at hand
+  const CallLog& plain = log.plain();
+  std::vector<bool> later(plain.values.size());  // read after the step at hand
   for (LogValue value : outputs)
     if (value >= 0) later[value] = true;
   const auto draw_from = [&](const at::Generator& generator) {
@@ -230,61 +276,62 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
       generators_.push_back(generator);
   };
   std::vector<std::vector<bool>> needed_results(live.size());
-  std::vector<std::vector<std::vector<bool>>> last_uses(live.size());
+  std::vector<std::vector<bool>> last_uses(live.size());
+  std::vector<LogValue> taken;
   for (size_t i = live.size(); i-- > 0;) {
     if (!live[i]) continue;
-    const LogItem& item = log.items()[i];
-    for (LogValue value : item.results) needed_results[i].push_back(value >= 0 && later[value]);
-    for (auto slot = item.slots.rbegin(); slot != item.slots.rend(); ++slot) {
-      std::vector<bool> last(slot->values.size());
-      for (size_t k = slot->values.size(); k-- > 0;) {
-        const LogValue value = slot->values[k];
-        if (value < 0) continue;
-        last[k] = !later[value];
-        later[value] = true;
-      }
-      last_uses[i].push_back(std::move(last));
+    const LoggedCall& call = plain.calls[i];
+    for (LogValue value : call.results) needed_results[i].push_back(value >= 0 && later[value]);
+    taken.clear();
+    each_argument(call, [&](LogValue value) { taken.push_back(value); });
+    last_uses[i].resize(taken.size());
+    for (size_t k = taken.size(); k-- > 0;) {
+      last_uses[i][k] = !later[taken[k]];
+      later[taken[k]] = true;
     }
-    std::reverse(last_uses[i].begin(), last_uses[i].end());
   }
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) continue;
-    const LogItem& item = log.items()[i];
+    const LoggedCall& call = plain.calls[i];
+    const RealCall& real = log.real_calls()[i];
     // Hooks and functions take what they need while they run.
-    const bool is_simple = item.hooks.empty() && !item.function;
-    Step step = make_step(log, item, is_simple ? last_uses[i] : std::vector<std::vector<bool>>());
-    step.item = i;
-    if (item.function) step.function = make_function(log, *item.function, i);
-    for (const LogHook& hook : item.hooks) step.hooks.push_back(make_hook(log, hook));
-    for (size_t k = 0; item.sized && k < item.results.size(); ++k)
-      step.sizes.push_back(log.values()[item.results[k]].sizes);
-    has_hooks_ = has_hooks_ || !item.hooks.empty();
-    items_ = std::max(items_, static_cast<size_t>(item.number + 1));
-    expects_ = expects_ || step.is_expectation || item.sized || item.expected;
+    const bool is_simple = real.hooks.empty() && !real.function;
+    Step step = make_step(log, call, real, is_simple ? last_uses[i] : std::vector<bool>());
+    step.call = i;
+    if (real.function) step.function = make_function(log, *real.function, i);
+    for (const LogHook& hook : real.hooks) step.hooks.push_back(make_hook(log, hook));
+    for (size_t k = 0; call.sized && k < call.results.size(); ++k)
+      step.sizes.push_back(known_sizes(plain.value(call.results[k]).type->sizes));
+    has_hooks_ = has_hooks_ || !real.hooks.empty();
+    given_ = std::max(given_, static_cast<size_t>(call.number + 1));
+    expects_ = expects_ || step.is_expectation || call.sized || call.expected;
     result_texts_.emplace_back();
     bool tracked = false;
-    for (size_t k = 0; k < item.results.size(); ++k) {
-      const LogValue value = item.results[k];
+    for (size_t k = 0; k < call.results.size(); ++k) {
+      const LogValue value = call.results[k];
       step.results.push_back(needed_results[i][k] ? reg(value) : -1);
+      step.dtypes.push_back(dtype_of(plain, value));
       if (value < 0) {
         result_texts_.back().emplace_back("none");
         continue;
       }
-      result_texts_.back().push_back(describe(log.values()[value]));
-      tracked = tracked || log.values()[value].requires_grad;
+      result_texts_.back().push_back(describe(plain.value(value)));
+      tracked = tracked || plain.value(value).requires_grad;
     }
-    uses_autograd_ = uses_autograd_ || (tracked && log.ambients()[item.ambient].grad);
-    one_ambient_ = one_ambient_ && item.ambient == 0;
-    writes_ = writes_ || !item.written.empty();
-    if (log.changes_input(item) || changes_unseen(*item.op) || is_grad_op(*item.op)) {
+    uses_autograd_ = uses_autograd_ || (tracked && plain.ambients[call.ambient].grad);
+    one_ambient_ = one_ambient_ && call.ambient == 0;
+    writes_ = writes_ || !call.written.empty();
+    if (log.changes_input(call) || changes_unseen(*real.op) ||
+        own_ops::changes_gradients(call.op)) {
       fails_cleanly_ = false;
       first_change_ = std::min(first_change_, i);
     }
-    if (item.random || (item.op->is_custom && !is_own_op(*item.op))) {
-      for (const c10::IValue& argument : item.arguments)
-        if (argument.isGenerator()) draw_from(argument.toGenerator());
-      for (LogValue value : item.results)
-        if (value >= 0) draw_from(at::globalContext().defaultGenerator(log.values()[value].device));
+    if (call.random || (real.op->is_custom && !own_ops::is_own(call.op))) {
+      for (const c10::IValue& object : real.opaque)
+        if (object.isGenerator()) draw_from(object.toGenerator());
+      for (LogValue value : call.results)
+        if (value >= 0)
+          draw_from(at::globalContext().defaultGenerator(log.real_tensors()[value].device));
     }
     steps_.push_back(std::move(step));
   }
@@ -302,41 +349,48 @@ namespace {
 
 // A number that does not fit the type it is converted to, a division by 0. As a tensor beside
 // tensors of floating point it is converted without a check.
-bool number_may_fail(const OpLog& log, const LogItem& item) {
+bool number_may_fail(const CallLog& log, const LoggedCall& call) {
   const auto is_float = [&](LogValue result) {
-    return result >= 0 && c10::isFloatingType(log.values()[result].dtype);
+    return result >= 0 && log.value(result).type && is_floating(log.value(result).type->dtype);
   };
-  return std::any_of(item.scalars.begin(), item.scalars.end(), [&](const LogScalar& scalar) {
-    return !scalar.is_tensor || !std::all_of(item.results.begin(), item.results.end(), is_float);
+  return std::ranges::any_of(call.takes, [&](const TakenNumber& number) {
+    return !number.is_tensor || !std::ranges::all_of(call.results, is_float);
   });
 }
 
 // Whether it may raise depends on what is in its tensors, or on a number. All else that an op
 // checks is guarded.
-bool may_fail(const OpLog& log, const LogItem& item) {
-  if (item.op == &set_grad_op()) return false;
-  return item.op->is_custom || item.op->facts.may_fail || item.sized || item.expected ||
-         number_may_fail(log, item);
+bool may_fail(const CallLog& log, const LoggedCall& call) {
+  if (call.op == own_ops::kSetGrad) return false;
+  return own_ops::is_custom(call.op) || facts_of(call.op).may_fail || call.sized || call.expected ||
+         number_may_fail(log, call);
 }
-
-}  // namespace
 
 // What autograd has seen of a change can't be put back.
-bool LogProgram::may_restore(const OpLog& log, const LogItem& item, LogValue written) const {
-  const LoggedTensor& tensor = log.values()[written];
-  return tensor.memory != 0 && (!tensor.requires_grad || !log.ambients()[item.ambient].grad);
+bool may_restore(const CallLog& log, const LoggedCall& call, LogValue written) {
+  const LoggedValue& value = log.value(written);
+  return value.memory != 0 && (!value.requires_grad || !log.ambients[call.ambient].grad);
 }
 
-namespace {
-
-// Of an item, with those that it runs itself.
+// Of a call, with those that it makes itself.
 template <typename Visit>
-void each_part(const LogItem& item, const Visit& visit) {
-  visit(item);
-  for (const LogHook& hook : item.hooks)
-    for (const LogItem& part : hook.items) each_part(part, visit);
-  if (item.function)
-    for (const LogItem& part : item.function->items) each_part(part, visit);
+void each_part(const LoggedCall& call, const RealCall& real, const Visit& visit) {
+  const auto each_inner = [&](const InnerCalls& calls) {
+    for (size_t i = 0; i < calls.plain.size(); ++i) each_part(calls.plain[i], calls.real[i], visit);
+  };
+  visit(call);
+  for (const LogHook& hook : real.hooks) each_inner(hook.calls);
+  if (real.function) each_inner(real.function->calls);
+}
+
+// Of a tensor that `.data` gave and of views of it: that one, with which they share their version.
+LogValue shown_apart(const CallLog& log, LogValue value) {
+  while (value >= 0 && log.value(value).apart && log.value(value).call >= 0) {
+    const LoggedCall& call = log.calls[log.value(value).call];
+    if (call.op == own_ops::kData) return value;
+    value = first_argument(call);
+  }
+  return -1;
 }
 
 }  // namespace
@@ -344,23 +398,27 @@ void each_part(const LogItem& item, const Visit& visit) {
 void LogProgram::note_versions(const OpLog& log, const std::vector<bool>& live,
                                std::span<const LogValue> inputs,
                                std::span<const LogValue> outputs) {
+  const CallLog& plain = log.plain();
   std::unordered_set<int32_t> written;  // memory
   std::unordered_map<LogValue, uint32_t> rises;
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) continue;
-    each_part(log.items()[i], [&](const LogItem& item) {
-      for (LogValue value : item.written) written.insert(log.values()[value].memory);
-      for (const auto& [value, rise] : item.rises) rises[value] += rise;
+    each_part(plain.calls[i], log.real_calls()[i], [&](const LoggedCall& call) {
+      for (LogValue value : call.written) written.insert(plain.value(value).memory);
+      for (const VersionRise& rise : call.rises) rises[rise.value] += rise.by;
     });
   }
   for (size_t k = 0; k < inputs.size(); ++k)
-    if (written.contains(log.values()[inputs[k]].memory))
+    if (written.contains(plain.value(inputs[k]).memory))
       version_rises_.inputs.emplace_back(k, rises[inputs[k]]);
   for (size_t k = 0; k < outputs.size(); ++k) {
     if (outputs[k] < 0) continue;
-    const LoggedTensor& output = log.values()[outputs[k]];
-    const uint32_t version = output.first_version + rises[outputs[k]];
-    if (output.kind == LoggedTensor::Kind::result && !log.is_input_memory(output.memory) &&
+    const LoggedValue& output = plain.value(outputs[k]);
+    const uint32_t version = log.real_tensors()[outputs[k]].first_version + rises[outputs[k]];
+    if (output.kind == LoggedValue::Kind::result && log.is_input_memory(output.memory))
+      if (const LogValue data = shown_apart(plain, outputs[k]); data >= 0)
+        version_rises_.apart.push_back({k, data, version});
+    if (output.kind == LoggedValue::Kind::result && !log.is_input_memory(output.memory) &&
         version != 0)
       version_rises_.outputs.emplace_back(k, version);
   }
@@ -371,7 +429,7 @@ void LogProgram::note_grads(const OpLog& log, const std::vector<bool>& live,
                             std::span<const LogValue> inputs, std::span<const LogValue> outputs) {
   bool first = true;
   const bool goes_on = std::any_of(outputs.begin(), outputs.end(), [&](LogValue output) {
-    return log.is_tracked(output) && !log.is_consumed(output);
+    return log.plain().is_tracked(output) && !log.is_consumed(output);
   });
   const auto note = [&](LogValue value, std::vector<size_t>& list) {
     const auto at = std::find(inputs.begin(), inputs.end(), value);
@@ -381,21 +439,22 @@ void LogProgram::note_grads(const OpLog& log, const std::vector<bool>& live,
   };
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) continue;
-    const LogItem& item = log.items()[i];
-    const bool sets = item.op == &set_grad_op();
-    const bool clears = sets && first && item.slots.size() == 1;
-    if (clears) note(item.slots[0].values[0], cleared_first_);
-    if (!clears && (is_grad_op(*item.op) || item.op == &grad_op())) clears_only_ = false;
+    const LoggedCall& call = log.plain().calls[i];
+    const bool sets = call.op == own_ops::kSetGrad;
+    const bool clears = sets && first && call.args[1].is_none();
+    if (clears) note(first_argument(call), cleared_first_);
+    if (!clears && (own_ops::changes_gradients(call.op) || call.op == own_ops::kGrad))
+      clears_only_ = false;
     first = first && sets;
-    has_grads_ = has_grads_ || is_grad_op(*item.op);
-    if (sets) note(item.slots[0].values[0], grad_owners_);
-    if (item.op == &grad_op()) {
+    has_grads_ = has_grads_ || own_ops::changes_gradients(call.op);
+    if (sets) note(first_argument(call), grad_owners_);
+    if (call.op == own_ops::kGrad) {
       has_backward_ = true;
       has_grads_ = has_grads_ || !goes_on;
     }
-    if (item.op != &backward_op()) continue;
+    if (call.op != own_ops::kBackward) continue;
     has_backward_ = true;
-    for (LogValue leaf : item.slots[2].values) note(leaf, grad_owners_);
+    each_tensor_of(call.args[own_ops::kLeaves], [&](LogValue leaf) { note(leaf, grad_owners_); });
   }
 }
 
@@ -403,29 +462,29 @@ void LogProgram::note_grads(const OpLog& log, const std::vector<bool>& live,
 // over.
 void LogProgram::find_saved(const OpLog& log, const std::vector<bool>& live,
                             std::span<const LogValue> inputs) {
+  const CallLog& plain = log.plain();
   std::vector<int32_t> written;  // memory of inputs
   bool is_needed = false, sets_grads = false;
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) continue;
-    const LogItem& item = log.items()[i];
-    if (changes_unseen(*item.op)) return;
+    const LoggedCall& call = plain.calls[i];
+    if (changes_unseen(*log.real_calls()[i].op)) return;
     const bool has_changed = !written.empty() || sets_grads;
-    is_needed = is_needed || (has_changed && may_fail(log, item));
-    sets_grads = sets_grads || is_grad_op(*item.op);
-    for (LogValue value : item.written) {
-      const LoggedTensor& tensor = log.values()[value];
-      if (!log.is_input_memory(tensor.memory)) continue;
-      if (!may_restore(log, item, value)) return;
-      written.push_back(tensor.memory);
+    is_needed = is_needed || (has_changed && may_fail(plain, call));
+    sets_grads = sets_grads || own_ops::changes_gradients(call.op);
+    for (LogValue value : call.written) {
+      const int32_t memory = plain.value(value).memory;
+      if (!log.is_input_memory(memory)) continue;
+      if (!may_restore(plain, call, value)) return;
+      written.push_back(memory);
     }
   }
   // Whether an op fails can't be helped where gradients are part of the program: what was
   // expected can.
   if (!is_needed || (sets_grads && !expects_)) return;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const LoggedTensor& input = log.values()[inputs[i]];
-    if (std::find(written.begin(), written.end(), input.memory) != written.end())
-      saved_.push_back(i);
+    const int32_t memory = plain.value(inputs[i]).memory;
+    if (std::find(written.begin(), written.end(), memory) != written.end()) saved_.push_back(i);
   }
   fails_cleanly_ = true;
 }

@@ -7,6 +7,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -25,7 +26,6 @@
 #include "bridge/run_outcome.h"
 #include "capture/dispatch/shapes.h"
 #include "capture/log/op_log.h"
-#include "capture/log/plain_log.h"
 
 namespace smelt {
 
@@ -44,11 +44,11 @@ class LogProgram {
     std::span<const NumberStep> numbers;
     std::span<const ScalarId> wanted_numbers;
     const VaryingSizes* sizes = nullptr;  // of these inputs and scalars; nullptr: none vary
+    // What a value of the log is like, with those sizes; nothing: that is not known.
+    std::function<std::optional<TensorType>(LogValue)> type_of = {};
   };
-  // Ops that nobody needs are left out. `plain`: the log as plain data.
-  LogProgram(const OpLog& log, const CallLog& plain, const Interface& interface);
-  LogProgram(const OpLog& log, const Interface& interface)
-      : LogProgram(log, plain_log(log), interface) {}
+  // Ops that nobody needs are left out.
+  LogProgram(const OpLog& log, const Interface& interface);
   LogProgram(const OpLog& log, std::span<const LogValue> inputs, std::span<const LogValue> outputs)
       : LogProgram(log, Interface{inputs, outputs, {}, {}, {}, {}}) {}
 
@@ -69,7 +69,7 @@ class LogProgram {
   bool fails_cleanly() const { return fails_cleanly_; }
   // Some op may have been entered into an autograd graph.
   bool uses_autograd() const { return uses_autograd_; }
-  // By item of the log: it is needed.
+  // By call of the log: it is needed.
   const std::vector<bool>& live() const { return live_; }
   // Some op changes a tensor in place.
   bool writes() const { return writes_; }
@@ -94,6 +94,8 @@ class LogProgram {
   const std::vector<size_t>& cleared_first() const { return cleared_first_; }
   // Outputs whose gradients are kept: retain_grad().
   const std::vector<size_t>& retained() const { return retained_; }
+  // Some op gives an input of the caller's other sizes, in place: it has to be for one argument alone.
+  bool reshapes_inputs() const { return reshapes_inputs_; }
   size_t ops() const { return steps_.size(); }
   const std::vector<ScalarId>& scalars() const { return scalars_; }
   // Sizes that vary, of the inputs and of the scalars; and the values that a run's scalars give
@@ -130,9 +132,10 @@ class LogProgram {
     std::vector<Step> steps;
   };
   struct Step : BoxedCall {
-    std::vector<int32_t> results;  // a register; -1: not needed
+    std::vector<int32_t> results;                             // a register; -1: not needed
+    std::vector<std::optional<c10::ScalarType>> dtypes = {};  // of the results, where known
     int32_t ambient = 0;
-    size_t item = 0;      // of the log
+    size_t call = 0;      // of the log
     int32_t number = -1;  // of the number that it gives
     bool is_expectation = false;
     std::vector<std::vector<int64_t>> sizes = {};        // of its results, where contents decide
@@ -154,8 +157,8 @@ class LogProgram {
   struct State {
     std::vector<at::Tensor> registers;
     std::span<const c10::Scalar> scalars;
-    size_t item = 0;                                     // of the log, that is being run
-    std::vector<c10::Scalar> items;                      // by LogItem::number
+    size_t call = 0;                                     // of the log, that is being run
+    std::vector<c10::Scalar> given;                      // by LoggedCall::number
     std::vector<std::optional<c10::Scalar>> numbers;     // as numbers_, where it has been asked for
     std::unordered_map<int32_t, const Hook*> backwards;  // by Function::id, while a pass runs
     std::vector<c10::intrusive_ptr<FollowedFunction>> functions;  // that were called
@@ -172,12 +175,14 @@ class LogProgram {
 
   void make_steps(const OpLog& log, const std::vector<bool>& live,
                   std::span<const LogValue> outputs);
-  // Without its results. `last`: by slot, what nobody reads after it; empty: nothing.
-  Step make_step(const OpLog& log, const LogItem& item, const std::vector<std::vector<bool>>& last);
+  // Without its results. `last`: of each tensor that it takes, that nobody reads it after this;
+  // empty: not known.
+  Step make_step(const OpLog& log, const LoggedCall& call, const RealCall& real,
+                 const std::vector<bool>& last);
   Hook make_hook(const OpLog& log, const LogHook& hook);
-  std::vector<Step> make_inner_steps(const OpLog& log, const std::vector<LogItem>& items);
+  std::vector<Step> make_inner_steps(const OpLog& log, const InnerCalls& calls);
   std::shared_ptr<const Function> make_function(const OpLog& log, const LogFunction& function,
-                                                size_t item);
+                                                size_t call);
   void make_constants(const OpLog& log, const std::vector<bool>& live,
                       std::span<const LogValue> outputs);
   int32_t number_of(ScalarId id) const;
@@ -193,14 +198,13 @@ class LogProgram {
                    std::vector<c10::IValue>& stack) const;
   State begin(std::vector<at::Tensor> inputs, std::span<const c10::Scalar> scalars,
               Mode mode) const;
-  bool may_restore(const OpLog& log, const LogItem& item, LogValue written) const;
   void find_saved(const OpLog& log, const std::vector<bool>& live,
                   std::span<const LogValue> inputs);
   Saved save(const std::vector<at::Tensor>& inputs) const;
   int32_t reg(LogValue value);
   void refuse_ops_on_numbers() const;
   void print_argument(std::ostream& out, const Step& step, size_t index) const;
-  std::vector<NumberUse> number_uses(const LogItem& item) const;
+  std::vector<NumberUse> number_uses(const LoggedCall& call) const;
   void steps(State& state, OpAmbientScope* ambient) const;
   void begin_effects(State& state) const;
   void execute(const Step& step, State& state, std::vector<c10::IValue>& stack) const;
@@ -223,7 +227,7 @@ class LogProgram {
   std::unordered_map<int32_t, size_t> number_of_item_;  // likewise, by NumberStep::item
   std::vector<uint32_t> wanted_numbers_;                // into numbers_
   std::vector<uint32_t> needed_numbers_;      // likewise, wanted or taken by an op or a check
-  size_t items_ = 0;                          // numbers that ops give
+  size_t given_ = 0;                          // numbers that ops give
   std::vector<c10::Scalar> scalar_examples_;  // as scalars_
   VaryingSizes sizes_;
   std::vector<Constant> constants_;
@@ -242,7 +246,8 @@ class LogProgram {
   VersionRises version_rises_;
   bool one_ambient_ = true;  // all ops run under the one the log started with
   bool fails_cleanly_ = true;
-  size_t first_change_ = SIZE_MAX;  // the first item that changes something which stays changed
+  bool reshapes_inputs_ = false;
+  size_t first_change_ = SIZE_MAX;  // the first call that changes something which stays changed
   bool uses_autograd_ = false;
   bool writes_ = false;
   bool has_grads_ = false;

@@ -73,7 +73,7 @@ c10::Scalar LogProgram::evaluate(State& state, uint32_t number) const {
   std::optional<c10::Scalar>& value = state.numbers[number];
   if (value) return *value;
   const NumberStep& wanted = numbers_[number];
-  if (wanted.item >= 0) return *(value = state.items[wanted.item]);
+  if (wanted.item >= 0) return *(value = state.given[wanted.item]);
   const c10::Scalar a = operand(state, wanted.a), b = operand(state, wanted.b);
   if (a.isSymbolic() || b.isSymbolic())
     return *(value = Recorder::current()->compute(wanted.op, a, b));
@@ -99,7 +99,7 @@ void LogProgram::check(const Step& step, State& state) const {
 // item()
 void LogProgram::read_number(const Step& step, State& state, const at::Tensor& tensor,
                              Stack& stack) const {
-  c10::Scalar& number = state.items[step.number];
+  c10::Scalar& number = state.given[step.number];
   if (Recorder* recorder = Recorder::current()) {
     const auto known = number_of_item_.find(step.number);
     number = recorder->item(
@@ -293,6 +293,10 @@ void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
   const auto store = [&](at::Tensor tensor) {
     if (next >= step.results.size())
       throw Error(step.op->schema().name() + " returned more tensors than when it was traced");
+    // An op whose kernel calls others for which autocast chooses: recorded, it is one node.
+    if (Recorder::current() && next < step.dtypes.size() && step.dtypes[next] && tensor.defined() &&
+        tensor.scalar_type() != *step.dtypes[next])
+      throw Error(step.op->schema().name() + " gives another dtype where it is recorded");
     const int32_t reg = step.results[next++];
     if (reg >= 0) state.registers[reg] = std::move(tensor);
   };
@@ -302,7 +306,7 @@ void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
 void LogProgram::steps(State& state, OpAmbientScope* ambient) const {
   Stack stack;
   for (const Step& step : steps_) {
-    state.item = step.item;
+    state.call = step.call;
     if (ambient) ambient->enter(ambients_[step.ambient]);
     execute(step, state, stack);
   }
@@ -328,7 +332,7 @@ LogProgram::State LogProgram::begin(std::vector<at::Tensor> inputs,
   State state;
   state.registers = start(std::move(inputs), mode);
   state.scalars = scalars;
-  state.items.resize(items_);
+  state.given.resize(given_);
   state.numbers.resize(numbers_.size());
   return state;
 }
@@ -346,13 +350,13 @@ std::vector<at::Tensor> LogProgram::results(State& state) const {
 bool LogProgram::has_changed_nothing(const State& state) const {
   if (state.has_effects) return false;
   if (uses_autograd_ && at::SavedTensorDefaultHooks::get_hooks()) return false;
-  return fails_cleanly_ || state.item < first_change_;
+  return fails_cleanly_ || state.call < first_change_;
 }
 
 // Inside of the error's handler.
 RunOutcome LogProgram::describe_failure(const State& state) const {
   RunOutcome outcome = RunOutcome::failed(/*changed=*/true);
-  outcome.position = state.item;
+  outcome.position = state.call;
   for (int32_t reg : outputs_)
     outcome.outputs.push_back(reg < 0 ? at::Tensor() : state.registers[reg]);
   return outcome;
@@ -372,7 +376,7 @@ RunOutcome LogProgram::attempt(std::vector<at::Tensor> inputs, std::span<const c
       OpAmbientScope ambient(ambients_[0]);
       steps(state, &ambient);
     }
-    state.item = live_.size();  // behind all of them
+    state.call = live_.size();  // behind all of them
     return RunOutcome::done(results(state));
   } catch (const Mispredicted&) {
     states.restore();

@@ -119,7 +119,7 @@ TEST(OpLog, ForgetsWhatIsRewound) {
   Traced traced([](const Tensors& in) -> Tensors { return {in[0] * 2, in[0] * 3}; },
                 {at::ones({2})});
   traced.log.rewind(1);
-  EXPECT_EQ(traced.log.items().size(), 1u);
+  EXPECT_EQ(traced.log.plain().calls.size(), 1u);
   EXPECT_GE(traced.log.find(traced.results[0]), 0);
   EXPECT_EQ(traced.log.find(traced.results[1]), -1);
 }
@@ -242,8 +242,8 @@ TEST(LogProgram, NumbersThatDecideAboutShapesAreLookedAt) {
   log.pause();
   EXPECT_EQ(made.numel(), 4);
   EXPECT_EQ(numbers.looked_at, std::vector<ScalarId>{3});
-  ASSERT_EQ(log.items().size(), 1u);
-  EXPECT_TRUE(log.items()[0].scalars.empty());
+  ASSERT_EQ(log.plain().calls.size(), 1u);
+  EXPECT_TRUE(log.plain().calls[0].takes.empty());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "aten/convert.h"
 #include "base/error.h"
 #include "diagnostics/counters.h"
+#include "graph/known_sizes.h"
 
 namespace smelt {
 namespace {
@@ -129,7 +130,9 @@ Recorded record_joint(const LogProgram& program, const std::vector<at::Tensor>& 
     found = torch::autograd::grad(tracked, wanted, seeds, /*retain_graph=*/false,
                                   /*create_graph=*/false, /*allow_unused=*/true);
   outputs.insert(outputs.end(), found.begin(), found.end());
-  return recording.finish(outputs);
+  Recorded recorded = recording.finish(outputs);
+  settle_symbols(recorded.graph);
+  return recorded;
 }
 
 Recorded record_step(const LogProgram& program, const std::vector<at::Tensor>& inputs) {

@@ -11,11 +11,14 @@
 #include "aten/convert.h"
 #include "aten/find_op.h"
 #include "aten/overlap.h"
+#include "aten/stand_ins.h"
 #include "base/error.h"
 #include "bridge/evaluate.h"
+#include "diagnostics/clock.h"
 #include "diagnostics/counters.h"
 #include "diagnostics/log.h"
 #include "graph/effects.h"
+#include "graph/known_sizes.h"
 #include "graph/numbers.h"
 #include "ops/facts.h"
 
@@ -47,9 +50,16 @@ RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
   options.passes.onednn_takes = onednn_takes;
   if (captured.empty()) options.passes.frozen = frozen_inputs(graph, options.frozen);
   const GraphUse cuda_graphs = options.cuda_graphs;
+  if (options.has_symbol_values) settle_symbols(graph);
+  const bool specializes = may_specialize(options);
+  if (specializes) again_ = options;
+  again_.kernels.later = false;
+  const int64_t start = specializes ? now_ns() : 0;
   Program lowered = compile(graph, std::move(options), record);
+  const int64_t spent = specializes ? now_ns() - start : 0;
   for (const Step& step : lowered.steps)
-    calls_ += step.kernel < 0 && !numbers::is_number_op(OpName(step.op));
+    calls_ += step.kernel < 0 && !numbers::is_number_op(OpName(step.op)) &&
+              OpName(step.op) != numbers::kDraw;
   on_numbers_ = std::ranges::count_if(
       graph.nodes, [](const Node& node) { return numbers::is_number_op(node.op); });
   count_ops(1);
@@ -63,10 +73,48 @@ RecordedGraph::Impl::Impl(Recorded recorded, CompileOptions options)
   }
   is_written_.resize(graph.inputs.size());
   for (const size_t input : written_) is_written_[input] = true;
+  const std::vector<int32_t> uses = graph.use_counts();
+  for (const Input& input : graph.inputs) {
+    if (input.source != Source::argument) continue;
+    const auto argument = static_cast<size_t>(input.index);
+    if (is_read_.size() <= argument) is_read_.resize(argument + 1);
+    is_read_[argument] = is_read_[argument] || uses[input.value] > 0;
+  }
   if (lowered.preparation)
     preparation = std::make_unique<const Preparation>(*lowered.preparation, recorded.opaque);
   program = std::make_unique<const LinkedProgram>(std::move(lowered), std::move(recorded.opaque),
                                                   cuda_graphs);
+  if (!specializes) return;
+  again_.passes.evaluate = [this](const Graph& in, const Node& node) {
+    return evaluate_node(in, node, program->opaque());
+  };
+  again_.passes.frozen.clear();
+  hot_ = std::make_unique<HotSizes>(
+      again_.specialize, [this, spent] { return spent + program->code_ns(); },
+      [this](std::span<const int64_t> symbols) { return compile_for(symbols); });
+}
+
+// On a device runs end before they are done, so that the host's clock can't tell which is quicker;
+// there each choice of sizes can be a CUDA graph of its own.
+bool RecordedGraph::Impl::may_specialize(const CompileOptions& options) const {
+  return options.specialize > 0 && !graph.symbols.empty() && !options.schedule.backends.empty() &&
+         std::ranges::all_of(graph.values,
+                             [](const Value& value) { return value.type.device.is_cpu(); });
+}
+
+// The graph has been through the passes for any sizes; once more, they know more.
+std::shared_ptr<const LinkedProgram> RecordedGraph::Impl::compile_for(
+    std::span<const int64_t> symbols) const {
+  Graph known = with_known_sizes(graph, symbols);
+  Record ignored;
+  Program lowered = compile(known, again_, ignored);
+  if (lowered.inputs.size() != program->program().inputs.size()) return nullptr;
+  count(Counter::own_sizes);
+  return std::make_shared<const LinkedProgram>(std::move(lowered), program->opaque());
+}
+
+std::vector<std::string> RecordedGraph::Impl::own_sizes() const {
+  return hot_ ? hot_->describe(graph.symbols) : std::vector<std::string>();
 }
 
 void RecordedGraph::Impl::count_ops(int64_t sign) const {
@@ -186,8 +234,7 @@ std::optional<std::pair<size_t, size_t>> RecordedGraph::Impl::find_alias(
 
 std::vector<at::Tensor> RecordedGraph::Impl::execute(const LinkedProgram& linked,
                                                      std::vector<at::Tensor> inputs,
-                                                     std::vector<int64_t> symbols,
-                                                     bool* changed) const {
+                                                     const RunSizes& sizes, bool* changed) const {
   std::vector<std::pair<size_t, at::Tensor>> returned;
   for (size_t i = 0; i < returned_input.size(); ++i)
     if (returned_input[i] >= 0) returned.emplace_back(i, inputs[returned_input[i]]);
@@ -195,7 +242,7 @@ std::vector<at::Tensor> RecordedGraph::Impl::execute(const LinkedProgram& linked
     const std::shared_ptr<const std::vector<at::Tensor>> prepared = preparation->results(inputs);
     inputs.insert(inputs.end(), prepared->begin(), prepared->end());
   }
-  std::vector<at::Tensor> outputs = linked.run(std::move(inputs), std::move(symbols), changed);
+  std::vector<at::Tensor> outputs = linked.run_with(sizes, std::move(inputs), changed);
   for (auto& [output, input] : returned) outputs[output] = std::move(input);
   return outputs;
 }
@@ -210,16 +257,18 @@ std::vector<at::Tensor> RecordedGraph::Impl::run(const std::vector<at::Tensor>& 
         describe(alias->first) + " and " + describe(alias->second) +
         " share memory, which the graph changes in place; they did not when it was recorded");
   try {
-    return execute(*program, inputs, symbols);
+    return execute(*program, inputs, *program->sizes_for(symbols));
   } catch (const KernelFailed&) {
     // Nothing is changed yet: the ops themselves say what is wrong.
-    return execute(LinkedProgram(lower(graph), program->opaque()), inputs, symbols);
+    const LinkedProgram ops(lower(graph), program->opaque());
+    return execute(ops, inputs, *ops.sizes_for(symbols));
   }
 }
 
 RunOutcome RecordedGraph::Impl::run_typed(std::vector<at::Tensor> arguments,
-                                          std::vector<int64_t> symbols) const {
-  if (program->program().symbols.broken_by(symbols) != nullptr) return {};
+                                          std::span<const int64_t> symbols) const {
+  const std::shared_ptr<const RunSizes> sizes = program->sizes_for(symbols);
+  if (sizes->broken != nullptr) return {};
   std::vector<at::Tensor> inputs;
   inputs.reserve(graph.inputs.size());
   for (const Input& input : graph.inputs) {
@@ -240,8 +289,11 @@ RunOutcome RecordedGraph::Impl::run_typed(std::vector<at::Tensor> arguments,
   arguments.clear();
   bool changed = false;
   try {
+    const HotSizes::Turn turn = hot_ ? hot_->begin(symbols) : HotSizes::Turn();
     std::vector<at::Tensor> outputs =
-        execute(*program, std::move(inputs), std::move(symbols), &changed);
+        turn.own ? execute(*turn.own, std::move(inputs), *turn.own->sizes_for({}), &changed)
+                 : execute(*program, std::move(inputs), *sizes, &changed);
+    if (hot_) hot_->end(turn);
     return RunOutcome::done(std::move(outputs), changed);
   } catch (const KernelFailed&) {
     return RunOutcome::not_for_these();  // the ops themselves say what is wrong
@@ -250,6 +302,14 @@ RunOutcome RecordedGraph::Impl::run_typed(std::vector<at::Tensor> arguments,
   } catch (const std::exception&) {
     return RunOutcome::failed(changed);
   }
+}
+
+// Most are sizes, which a run has of its symbols.
+void add_numbers(const RecordedGraph::Impl& graph, std::span<const c10::Scalar> numbers,
+                 std::vector<at::Tensor>& arguments) {
+  static const at::Tensor* const unread = new at::Tensor(number_as_tensor(0));
+  for (const c10::Scalar& number : numbers)
+    arguments.push_back(graph.is_read(arguments.size()) ? number_as_tensor(number) : *unread);
 }
 
 }  // namespace smelt

@@ -1,10 +1,12 @@
 #include "bridge/size_shadow.h"
 
-#include <ATen/core/List.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/lift_fresh.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
 
 #include "aten/boxed_call.h"
 #include "aten/convert.h"
@@ -12,17 +14,49 @@
 #include "aten/op_ambient.h"
 #include "aten/size_node.h"
 #include "aten/without_contents.h"
-#include "capture/log/grad_ops.h"
-#include "capture/log/opaque_call.h"
+#include "capture/dispatch/record_sized.h"
+#include "log/own_ops.h"
+#include "ops/facts.h"
 
 namespace smelt {
 namespace {
 
-RecorderOptions options_of(const std::function<std::string()>* where) {
+const TensorType& known_type(const OpLog& log, LogValue value) {
+  const std::optional<TensorType>& type = log.plain().value(value).type;
+  if (!type) throw Error("a tensor that no graph takes");
+  return *type;
+}
+
+at::TensorOptions options_of(const TensorType& type) {
+  return at::dtype(to_scalar_type(type.dtype)).device(to_c10(type.device));
+}
+
+RecorderOptions options_of(std::function<std::string()> where) {
   RecorderOptions options;
   options.only_sizes = true;
-  options.where = [where] { return *where ? (*where)() : std::string(); };
+  options.where = std::move(where);
   return options;
+}
+
+// PyTorch's errors go on with where they were raised.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Of a call of smelt::size.
+size_t counted_dim(const LoggedCall& call) {
+  return static_cast<size_t>(call.args.at(1).get<Size>().known());
+}
+
+// Without tensors or sizes that the sizes of its results could depend on, or without results.
+bool gives_what_it_gives(const OpInfo& op, const LoggedCall& call) {
+  const c10::FunctionSchema& schema = op.handle.schema();
+  if (std::ranges::any_of(schema.arguments(), [](const c10::Argument& argument) {
+        return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+      }))
+    return false;
+  if (schema.returns().empty()) return true;
+  bool takes_tensors = false;
+  for (const Arg& arg : call.args) each_tensor_of(arg, [&](LogValue) { takes_tensors = true; });
+  return !takes_tensors && call.takes.empty();
 }
 
 // Sizes do not depend on autograd.
@@ -33,66 +67,101 @@ OpAmbient without_autograd(OpAmbient ambient) {
 
 }  // namespace
 
-SizeShadow::SizeShadow() : recorder_(std::make_shared<Recorder>(options_of(&where_))) {}
+SizeShadow::SizeShadow()
+    : recorder_(std::make_shared<Recorder>(options_of([this] { return asking(); }))) {}
+
+// "model.py:12 (aten::split.Tensor)"
+std::string SizeShadow::asking() const {
+  const std::string line = where_ ? where_() : std::string();
+  return followed_op_ == nullptr ? line : line + " (" + followed_op_->name.str() + ")";
+}
 
 SizeShadow::~SizeShadow() { recorder_->close(); }
 
 Decision SizeShadow::follow(const OpLog& log, const SizeOf& size_of) {
-  if (!possible_ || followed_ == log.items().size()) return possible_;
+  if (!possible_ || followed_ == log.plain().calls.size()) return possible_;
   try {
-    if (followed_ > log.items().size()) throw Error("some of its ops were taken back");
+    if (followed_ > log.plain().calls.size()) throw Error("some of its ops were taken back");
     const RecordingScope scope(recorder_, RecordingScope::Part{});
     recorder_->begin_replay();
     OpAmbientScope ambient(OpAmbient::current());
-    for (; followed_ < log.items().size(); ++followed_) {
-      const LogItem& item = log.items()[followed_];
-      ambient.enter(without_autograd(log.ambients()[item.ambient]));
-      follow(log, item, size_of);
+    for (; followed_ < log.plain().calls.size(); ++followed_) {
+      ambient.enter(without_autograd(log.ambients()[log.plain().calls[followed_].ambient]));
+      followed_op_ = log.real_calls()[followed_].op;
+      follow(log, followed_, size_of);
     }
   } catch (const std::exception& error) {
-    possible_ = Decision::forbid(error.what());
+    possible_ = Decision::forbid(followed_op_ == nullptr ? first_line(error.what())
+                                                         : followed_op_->name.str() + " (" +
+                                                               first_line(error.what()) + ")");
     tensors_.clear();
   }
+  followed_op_ = nullptr;
   return possible_;
 }
 
-void SizeShadow::follow(const OpLog& log, const LogItem& item, const SizeOf& size_of) {
-  const OpInfo& op = *item.op;
-  if (&op == &opaque_op()) throw Error("a call of Python code among its ops");
-  if (item.sized || op.facts.reads_lengths || log.gives_dynamic(item) || log.takes_dynamic(item))
-    throw Error(op.name.str() + ", whose result has a size that contents decide");
-  if (&op == &backward_op() || &op == &grad_op()) return take_gradients(log, item, 2);
-  if (&op == &data_op()) {
-    tensors_[item.results.at(0)] = tensor(log, item.slots.at(0).values.at(0));
+void SizeShadow::follow(const OpLog& log, size_t index, const SizeOf& size_of) {
+  const CallLog& plain = log.plain();
+  const LoggedCall& call = plain.calls[index];
+  if (call.op == own_ops::kOpaqueCall) throw Error("a call of Python code among its ops");
+  if (facts_of(call.op).reads_lengths)
+    throw Error(call.op.str() + ", whose result has a size that contents decide");
+  if (plain.gives_dynamic(call)) return;  // nobody asks for its sizes
+  if (plain.takes_dynamic(call)) return take_known(log, call);
+  if (call.op == own_ops::kSize) {
+    const Sizes sizes = to_sizes(tensor(log, first_argument(call)).sym_sizes());
+    late_.push_back({sizes.at(counted_dim(call)), call.number});
     return;
   }
-  if (is_own_op(op) || item.number >= 0) return;  // they make no tensors
-  call(log, item, size_of);
+  if (call.op == own_ops::kBackward || call.op == own_ops::kGrad) return take_gradients(log, call);
+  if (call.op == own_ops::kData) {
+    tensors_[call.results.at(0)] = tensor(log, first_argument(call));
+    return;
+  }
+  if (own_ops::is_own(call.op) || call.number >= 0) return;  // they make no tensors
+  if (own_ops::is_custom(call.op) && gives_what_it_gives(*log.real_calls()[index].op, call))
+    return take_fixed(log, call);
+  this->call(log, index, size_of);
 }
 
 // A gradient has the sizes of what it is the gradient of.
-void SizeShadow::take_gradients(const OpLog& log, const LogItem& item, uint32_t argument) {
-  for (const LogSlot& slot : item.slots)
-    if (slot.argument == argument)
-      for (size_t i = 0; i < slot.values.size() && i < item.results.size(); ++i)
-        if (item.results[i] >= 0)
-          tensors_[item.results[i]] = at::empty_like(tensor(log, slot.values[i]));
+void SizeShadow::take_gradients(const OpLog& log, const LoggedCall& call) {
+  size_t next = 0;
+  each_tensor_of(call.args.at(own_ops::kLeaves), [&](LogValue leaf) {
+    const LogValue grad = next < call.results.size() ? call.results[next] : -1;
+    ++next;
+    if (grad >= 0) tensors_[grad] = at::empty_like(tensor(log, leaf));
+  });
+}
+
+// Of tensors whose sizes contents decide, but with known ones itself: one element, or those of the
+// first argument.
+void SizeShadow::take_known(const OpLog& log, const LoggedCall& call) {
+  for (const LogValue value : call.results) {
+    if (value < 0 || tensors_.contains(value)) continue;
+    const TensorType& type = known_type(log, value);
+    const at::TensorOptions options = options_of(type);
+    if (facts_of(call.op).keeps_first_shape)
+      tensors_[value] = at::empty_like(tensor(log, first_argument(call)), options);
+    else
+      tensors_[value] = at::empty(known_sizes(type.sizes), options);
+  }
 }
 
 at::Tensor SizeShadow::tensor(const OpLog& log, LogValue value) {
   if (const auto known = tensors_.find(value); known != tensors_.end()) return known->second;
-  const LoggedTensor& logged = log.values()[static_cast<size_t>(value)];
+  const LoggedValue& logged = log.plain().value(value);
   at::Tensor made;
-  if (logged.kind == LoggedTensor::Kind::constant) {
-    if (logged.constant.unsafeGetTensorImpl()->is_wrapped_number()) return logged.constant;
-    made = at::lift_fresh(logged.constant);
-  } else if (logged.kind == LoggedTensor::Kind::input) {
-    if (!logged.type()) throw Error("a tensor that no graph takes");
+  if (logged.kind == LoggedValue::Kind::constant) {
+    const at::Tensor& constant = log.real_tensors()[static_cast<size_t>(value)].constant;
+    if (constant.unsafeGetTensorImpl()->is_wrapped_number()) return constant;
+    made = at::lift_fresh(constant);
+  } else if (logged.kind == LoggedValue::Kind::input) {
+    const TensorType& type = known_type(log, value);
     at::Tensor example;
     {
       const c10::impl::ExcludeDispatchKeyGuard plain(kTopKey);  // it is no op of the recording
-      example = without_contents(logged.sizes, logged.strides,
-                                 at::dtype(logged.dtype).device(logged.device));
+      example = without_contents(type);
     }
     const auto dims = inputs_.find(value);
     made = recorder_->add_sized_argument(example,
@@ -103,62 +172,93 @@ at::Tensor SizeShadow::tensor(const OpLog& log, LogValue value) {
   return tensors_.emplace(value, std::move(made)).first->second;
 }
 
-void SizeShadow::call(const OpLog& log, const LogItem& item, const SizeOf& size_of) {
-  std::vector<c10::IValue> stack = item.arguments;
-  for (const LogScalar& scalar : item.scalars) {
-    const std::optional<Size> size = size_of(scalar.id);
+// Nobody has to know what the op does: its results are what they are in each run.
+void SizeShadow::take_fixed(const OpLog& log, const LoggedCall& call) {
+  for (const LogValue value : call.results) {
+    if (value < 0 || tensors_.contains(value)) continue;
+    const TensorType& type = known_type(log, value);
+    const at::TensorOptions options = options_of(type);
+    tensors_[value] =
+        at::empty_strided(known_sizes(type.sizes), known_sizes(type.strides), options);
+  }
+}
+
+void SizeShadow::compute(const OpLog& log, size_t index, std::vector<c10::IValue>& stack) {
+  const CallLog& plain = log.plain();
+  const LoggedCall& call = plain.calls[index];
+  const c10::OperatorHandle& handle = log.real_calls()[index].op->handle;
+  const auto sizes_now = [&](LogValue value) {
+    return known_sizes(plain.value(value).type->sizes);
+  };
+  if (call.counts) {
+    const size_t dim = counted_dim(plain.calls.at(index + 1));
+    const Size count = recorder_->add_symbol(sizes_now(call.results.at(0)).at(dim));
+    record_counted(handle, recorder_->size_as_number(count).toSymInt(), stack);
+  } else if (call.sized) {
+    std::vector<std::vector<int64_t>> sizes;
+    for (const LogValue value : call.results) sizes.push_back(sizes_now(value));
+    record_sized(handle, sizes, stack);
+  } else {
+    handle.callBoxed(&stack);
+  }
+}
+
+void SizeShadow::call(const OpLog& log, size_t index, const SizeOf& size_of) {
+  const LoggedCall& call = log.plain().calls[index];
+  const RealCall& real = log.real_calls()[index];
+  const ArgReader reader{.tensor = [&](Ref ref) { return tensor(log, ref.id); },
+                         .opaque = [&](Opaque opaque) { return real.opaque[opaque.index]; },
+                         .size = [](const Size& size) { return size.known(); }};
+  std::vector<c10::IValue> stack;
+  for (size_t i = 0; i < call.args.size(); ++i)
+    stack.push_back(to_ivalue(call.args[i], real.op->arg_types[i], reader));
+  for (const TakenNumber& taken : call.takes) {
+    const std::optional<Size> size = size_of(taken.id);
     if (!size) continue;  // what it is now will do
     const at::Scalar number = recorder_->size_as_number(*size);
-    c10::IValue& argument = stack[scalar.argument];
-    if (scalar.is_tensor) {
+    c10::IValue& argument = stack[taken.argument];
+    if (taken.is_tensor) {
       argument = recorder_->wrapped(number);
-    } else if (scalar.element < 0) {
+    } else if (taken.element < 0) {
       argument = number;
     } else if (argument.isIntList() || argument.isSymIntList()) {
-      argument = with_size(argument, static_cast<size_t>(scalar.element), number.toSymInt());
+      argument = with_size(argument, static_cast<size_t>(taken.element), number.toSymInt());
     }
   }
-  for (const LogSlot& slot : item.slots) {
-    c10::IValue& argument = stack[slot.argument];
-    std::vector<at::Tensor> list;
-    for (const LogValue value : slot.values)
-      list.push_back(value < 0 ? at::Tensor() : tensor(log, value));
-    if (!slot.is_list) {
-      argument = list.at(0);
-    } else if (slot.is_optional_list) {
-      c10::List<std::optional<at::Tensor>> optional;
-      for (at::Tensor& one : list)
-        optional.push_back(one.defined() ? std::optional(std::move(one)) : std::nullopt);
-      argument = std::move(optional);
-    } else {
-      argument = std::move(list);
-    }
-  }
-  item.op->handle.callBoxed(&stack);
+  compute(log, index, stack);
   size_t next = 0;
   const auto keep = [&](const at::Tensor& made) {
-    const LogValue value = next < item.results.size() ? item.results[next] : -1;
+    const LogValue value = next < call.results.size() ? call.results[next] : -1;
     ++next;
     if (value < 0 || !made.defined()) return;
     const bool is_new = tensors_.emplace(value, made).second;
     if (!is_new) return;
-    const LoggedTensor& real = log.values()[static_cast<size_t>(value)];
+    const std::optional<TensorType>& type = log.plain().value(value).type;
+    if (!type) throw Error("a tensor that no graph takes");
     const Sizes sizes = to_sizes(made.sym_sizes());
-    for (size_t i = 0; i < std::max(sizes.size(), real.sizes.size()); ++i)
-      if (sizes.size() != real.sizes.size() || symbols().hint(sizes[i]) != real.sizes[i])
-        throw Error("the size of a result of " + item.op->name.str() + " is not what it should be");
+    for (size_t i = 0; i < std::max(sizes.size(), type->sizes.size()); ++i)
+      if (sizes.size() != type->sizes.size() || !type->sizes[i].is(symbols().hint(sizes[i])))
+        throw Error("the size of a result of " + call.op.str() + " is not what it should be");
   };
   take_results(stack, keep);
-  if (next != item.results.size())
-    throw Error(item.op->name.str() + " gives another number of results");
+  if (next != call.results.size()) throw Error(call.op.str() + " gives another number of results");
+}
+
+std::optional<TensorType> SizeShadow::type_of(const OpLog& log, LogValue value) const {
+  const auto known = tensors_.find(value);
+  std::optional<TensorType> type = log.plain().value(value).type;
+  if (known == tensors_.end() || !type) return std::nullopt;
+  type->sizes = to_sizes(known->second.sym_sizes());
+  type->strides = to_sizes(known->second.sym_strides());
+  return type;
 }
 
 std::optional<Sizes> SizeShadow::sizes_of(const OpLog& log, LogValue value) const {
   if (const auto known = tensors_.find(value); known != tensors_.end())
     return to_sizes(known->second.sym_sizes());
-  const LoggedTensor& logged = log.values()[static_cast<size_t>(value)];
-  if (logged.kind == LoggedTensor::Kind::result || !possible_) return std::nullopt;
-  Sizes sizes = to_sizes(logged.sizes);
+  const LoggedValue& logged = log.plain().value(value);
+  if (logged.kind == LoggedValue::Kind::result || !logged.type || !possible_) return std::nullopt;
+  Sizes sizes = logged.type->sizes;
   if (const auto dims = inputs_.find(value); dims != inputs_.end())
     for (const auto& [dim, size] : dims->second) sizes[static_cast<size_t>(dim)] = size;
   return sizes;

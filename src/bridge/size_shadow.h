@@ -37,19 +37,33 @@ class SizeShadow {
   Decision follow(const OpLog& log, const SizeOf& size_of);
   // Nothing where it is not known.
   std::optional<Sizes> sizes_of(const OpLog& log, LogValue value) const;
+  // The same with dtype, strides and the place in memory.
+  std::optional<TensorType> type_of(const OpLog& log, LogValue value) const;
   const SymbolTable& symbols() const { return recorder_->symbols(); }
+  // Symbols for what contents decide, in order: numbers that ops gave (LoggedCall::number).
+  struct LateSize {
+    Size size;
+    int32_t number;
+  };
+  const std::vector<LateSize>& late() const { return late_; }
 
  private:
   at::Tensor tensor(const OpLog& log, LogValue value);
-  void follow(const OpLog& log, const LogItem& item, const SizeOf& size_of);
-  void call(const OpLog& log, const LogItem& item, const SizeOf& size_of);
-  void take_gradients(const OpLog& log, const LogItem& item, uint32_t argument);
+  std::string asking() const;
+  void follow(const OpLog& log, size_t call, const SizeOf& size_of);
+  void call(const OpLog& log, size_t call, const SizeOf& size_of);
+  void compute(const OpLog& log, size_t call, std::vector<c10::IValue>& stack);
+  void take_known(const OpLog& log, const LoggedCall& call);
+  void take_fixed(const OpLog& log, const LoggedCall& call);
+  void take_gradients(const OpLog& log, const LoggedCall& call);
 
   std::function<std::string()> where_;
+  const OpInfo* followed_op_ = nullptr;
+  std::vector<LateSize> late_;
   const std::shared_ptr<Recorder> recorder_;
   std::unordered_map<LogValue, SymbolicDims> inputs_;
   std::unordered_map<LogValue, at::Tensor> tensors_;
-  size_t followed_ = 0;  // items of the log
+  size_t followed_ = 0;  // calls of the log
   Decision possible_ = Decision::allow();
 };
 

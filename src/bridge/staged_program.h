@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,13 +22,14 @@ class StagedProgram final : public TracedProgram {
  public:
   // Its stages are chosen as programs of their own. An Error where a checkpoint can't be
   // compiled. `plain`: the log as plain data.
-  StagedProgram(const OpLog& log, const CallLog& plain, const LogProgram& program,
-                const LogProgram::Interface& interface, const StageStarts& starts,
-                WantedProgram want, const CompileOptions& options);
+  StagedProgram(const OpLog& log, const LogProgram& program, const LogProgram::Interface& interface,
+                const StageStarts& starts, WantedProgram want, const CompileOptions& options);
 
   Kind kind() const override { return Kind::staged; }
   size_t ops() const override;
   std::string str() const override;
+  std::vector<std::string> own_sizes() const override;
+  std::vector<Guard> size_guards() const override;
 
  protected:
   RunOutcome run_compiled(const std::vector<at::Tensor>& inputs,
@@ -43,14 +45,24 @@ class StagedProgram final : public TracedProgram {
     std::vector<size_t> inputs, outputs;  // places
     std::vector<size_t> last;             // of the inputs: nobody reads them any more
     bool has_effects = false;             // an op of it may have
+    std::vector<uint32_t> given_numbers;  // behind those of the program
+    std::vector<uint32_t> read_numbers;   // behind its outputs
+    // By input, where sizes vary: what it was compiled for, if ops that were called have made it.
+    std::vector<std::optional<TensorType>> types;
   };
   std::vector<Stage> stages_;
+  std::optional<Number> evaluate(uint32_t step, std::span<const c10::Scalar> scalars,
+                                 std::vector<std::optional<Number>>& known) const;
+  static bool fits(const Stage& stage, const std::vector<at::Tensor>& inputs,
+                   std::span<const c10::Scalar> scalars);
   std::vector<at::Tensor> outputs_in(const std::vector<at::Tensor>& places) const;
 
   std::vector<int32_t> outputs_;  // places; -1: none
   size_t places_ = 0;             // inputs, then what the stages make
   std::vector<at::Generator> generators_;
-  bool writes_early_ = false;  // a stage before the last changes an input
+  std::vector<NumberStep> numbers_;       // that a run reads on its way, and computes of those
+  std::vector<uint32_t> wanted_numbers_;  // of these, behind the outputs
+  bool writes_early_ = false;             // a stage before the last changes an input
 };
 
 }  // namespace smelt

@@ -4,10 +4,22 @@
 
 namespace smelt {
 
+namespace {
+
+bool has_one_twice(const std::vector<at::Tensor>& tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (tensors[i].defined() && tensors[i].is_same(tensors[j])) return true;
+  return false;
+}
+
+}  // namespace
+
 RunOutcome TracedProgram::attempt(std::vector<at::Tensor> inputs,
                                   std::span<const c10::Scalar> scalars,
                                   OnFailure on_failure) const {
   bool changed = false;
+  if (log_.reshapes_inputs() && has_one_twice(inputs)) return RunOutcome::mispredicted();
   try {
     RunOutcome outcome = run_compiled(inputs, scalars, on_failure);
     if (outcome.kind == RunOutcome::Kind::not_for_these)

@@ -48,12 +48,19 @@ class TracedProgram {
   virtual std::string str() const = 0;
   // What it relies on about sizes that vary.
   virtual std::vector<Guard> size_guards() const { return {}; }
+  // Of sizes that have been given programs of their own, or might have been, a sentence each.
+  virtual std::vector<std::string> own_sizes() const { return {}; }
 
  protected:
   // What is run in the place of the log.
   virtual RunOutcome run_compiled(const std::vector<at::Tensor>& inputs,
                                   std::span<const c10::Scalar> scalars,
                                   OnFailure on_failure) const = 0;
+  static RunOutcome run_compiled_of(const TracedProgram& program,
+                                    const std::vector<at::Tensor>& inputs,
+                                    std::span<const c10::Scalar> scalars, OnFailure on_failure) {
+    return program.run_compiled(inputs, scalars, on_failure);
+  }
   // fails_cleanly(), as long as nobody watches.
   virtual bool leaves_nothing_behind() const { return true; }
 

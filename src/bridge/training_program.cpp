@@ -11,7 +11,7 @@
 
 #include "aten/convert.h"
 #include "aten/without_contents.h"
-#include "bridge/autograd/shared_history.h"
+#include "background/background.h"
 #include "bridge/autograd/written_versions.h"
 #include "bridge/backward_node.h"
 #include "bridge/dropped_gradients.h"
@@ -20,6 +20,7 @@
 #include "diagnostics/log.h"
 #include "graph/effects.h"
 #include "graph/numbers.h"
+#include "log/shared_history.h"
 #include "ops/may_fail.h"
 #include "passes/splitting/narrow_saved.h"
 
@@ -85,35 +86,43 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
       ambient_(log.ambients().at(0)),
       options_(options),
       outputs_(outputs.size()) {
+  const CallLog& plain = log.plain();
   std::vector<at::Tensor> examples;
   for (LogValue input : inputs) {
-    if (log.values()[input].requires_grad) tracked_inputs_.push_back(examples.size());
+    if (plain.value(input).requires_grad) tracked_inputs_.push_back(examples.size());
     examples.push_back(log.tensor(input));
   }
   keep_examples(log, inputs);
   std::vector<LogValue> tracked;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i] < 0 || !log.values()[outputs[i]].requires_grad) continue;
+    if (outputs[i] < 0 || !plain.value(outputs[i]).requires_grad) continue;
     tracked.push_back(outputs[i]);
-    const LoggedTensor& output = log.values()[outputs[i]];
-    const at::TensorOptions options = at::dtype(output.dtype).device(output.device);
-    at::Tensor like = without_contents(output.sizes, output.strides, options);
+    const std::optional<TensorType>& type = plain.value(outputs[i]).type;
+    if (!type) throw Error("a result is of a type that no graph has");
+    if (log.is_resized(outputs[i])) throw Error("a result gets other sizes in place");
+    at::Tensor like = without_contents(*type);
+    const at::TensorOptions options = at::dtype(like.scalar_type()).device(like.device());
     if (!like.is_non_overlapping_and_dense())
-      like = without_contents(output.sizes, c10::contiguous_strides(output.sizes), options);
+      like = without_contents(like.sizes(), c10::contiguous_strides(like.sizes()), options);
     tracked_.push_back({i, like.sizes().vec(), like.strides().vec(), options, {}, {}});
   }
-  used_up_by_ = smelt::used_up_by(log, tracked);
-  Recorded recorded =
+  used_up_by_ = smelt::used_up_by(plain, tracked);
+  recorded_ =
       record_joint(log_, examples, gradient_examples(), std::vector<bool>(tracked_.size(), true));
-  find_varying_gradients(recorded.graph);
+  recorded_guards_ = recorded_.graph.symbols.guards();
+  find_varying_gradients(recorded_.graph);
   for (size_t i = 0; i < tracked_inputs_.size(); ++i)
-    gets_gradient_.push_back(recorded.graph.outputs.at(outputs_ + i) >= 0);
+    gets_gradient_.push_back(recorded_.graph.outputs.at(outputs_ + i) >= 0);
   find_groups(log, inputs, tracked);
   const size_t arguments = examples.size() + log_.scalars().size();
   parts_ = {.arguments = static_cast<int32_t>(arguments),
             .outputs = static_cast<int32_t>(outputs_),
             .recompute = std::ranges::any_of(
-                log.items(), [](const LogItem& item) { return item.recomputed > 0; })};
+                plain.calls, [](const LoggedCall& call) { return call.recomputed > 0; })};
+}
+
+void TrainingProgram::compile() {
+  Recorded recorded = std::move(recorded_);
   SplitGraphs split = this->split(recorded);
   if (!split.possible) throw Error(split.possible.reason());
   describe_saved(recorded.graph, split.saved);
@@ -121,21 +130,19 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
   backward_text_ = split.backward.str();
   const size_t made = split.forward.outputs.size();
   forward_ = std::make_unique<const RecordedGraph::Impl>(
-      part_of(recorded, std::move(split.forward), arguments, std::vector<int32_t>(made, -1)),
+      part_of(recorded, std::move(split.forward), parts_.arguments, std::vector<int32_t>(made, -1)),
       options_);
   recorded.graph = {};
   uncompiled_.emplace(std::move(split), std::move(recorded));
+  if (options_.background) backward_for(std::vector<bool>(tracked_.size(), true), {});
 }
 
 // Inputs of later runs have other sizes.
 void TrainingProgram::keep_examples(const OpLog& log, std::span<const LogValue> inputs) {
   const std::vector<SymbolicDims>& varying = log_.sizes().inputs;
   for (size_t i = 0; i < varying.size(); ++i) {
-    const LoggedTensor& known = log.values()[inputs[i]];
-    examples_.push_back(varying[i].empty()
-                            ? at::Tensor()
-                            : without_contents(known.sizes, known.strides,
-                                               at::dtype(known.dtype).device(known.device)));
+    const LoggedValue& known = log.plain().value(inputs[i]);
+    examples_.push_back(varying[i].empty() ? at::Tensor() : without_contents(known.type.value()));
     if (examples_.back().defined()) examples_.back().set_requires_grad(known.requires_grad);
   }
 }
@@ -155,7 +162,7 @@ void TrainingProgram::find_groups(const OpLog& log, std::span<const LogValue> in
                                   std::span<const LogValue> outputs) {
   std::vector<LogValue> tracked_inputs;
   for (const size_t input : tracked_inputs_) tracked_inputs.push_back(inputs[input]);
-  const std::vector<std::vector<bool>> reached = reached_by(log, outputs, tracked_inputs);
+  const std::vector<std::vector<bool>> reached = reached_by(log.plain(), outputs, tracked_inputs);
   std::map<std::vector<bool>, size_t> known;
   for (size_t output = 0; output < outputs.size(); ++output) {
     const auto [group, is_new] = known.try_emplace(reached[output], groups_.size());
@@ -265,7 +272,7 @@ RunOutcome TrainingProgram::run_forward(const std::vector<at::Tensor>& tensors,
   for (const at::Tensor& input : tensors)
     if (input.is_inference() || input._fw_grad(0).defined()) return {};
   std::vector<at::Tensor> inputs = tensors;
-  for (const c10::Scalar& scalar : scalars) inputs.push_back(number_as_tensor(scalar));
+  add_numbers(*forward_, scalars, inputs);
   GeneratorStates states(log_.generators());
   std::vector<at::Tensor> before(inputs.size());
   {
@@ -326,13 +333,16 @@ class DefaultDtype {
 
 // The forward's part of this recording is the one that was recorded before. With fewer gradients
 // the backward needs no more of it, so that what was saved will do.
-TrainingProgram::Backward TrainingProgram::record_backward(
-    const std::vector<bool>& used, const std::vector<at::Tensor>& inputs) const {
+Recorded TrainingProgram::record_backward(const std::vector<bool>& used,
+                                          const std::vector<at::Tensor>& inputs) const {
   const DefaultDtype as_in_forward(forward_->graph.default_float);
   std::vector<at::Tensor> examples = inputs;
   for (size_t i = 0; i < examples_.size(); ++i)
     if (examples_[i].defined()) examples[i] = examples_[i];
-  Recorded recorded = record_joint(log_, examples, gradient_examples(), used);
+  return record_joint(log_, examples, gradient_examples(), used);
+}
+
+TrainingProgram::Backward TrainingProgram::split_backward(Recorded recorded) const {
   if (is_simplified_) simplify(recorded);
   const std::vector<ValueName> names = value_names(recorded.graph);
   std::vector<bool> available;
@@ -351,33 +361,80 @@ bool TrainingProgram::is_too_early_for(const std::vector<bool>& used) const {
   return graph_passes_.load(std::memory_order_relaxed) > 0 && !backwards_.contains(used);
 }
 
-const TrainingProgram::Backward& TrainingProgram::backward_for(
+std::shared_ptr<const TrainingProgram::Backward> TrainingProgram::backward_for(
     const std::vector<bool>& used, const std::function<std::vector<at::Tensor>()>& inputs) const {
   const std::lock_guard lock(mutex_);
   const auto [it, is_new] = backwards_.try_emplace(used);
   if (!is_new) return it->second;
+  auto made = std::make_shared<Backward>();
+  it->second = made;
   try {
     if (std::ranges::all_of(used, std::identity())) {
       auto [split, rest] = std::move(*uncompiled_);
       uncompiled_.reset();
       std::vector<size_t> saved(split.saved.size());
       std::iota(saved.begin(), saved.end(), 0);
-      it->second = compile_backward(std::move(split), std::move(saved), std::move(rest));
+      *made = compile_backward(std::move(split), std::move(saved), std::move(rest));
     } else {
-      it->second = record_backward(used, inputs());
+      Recorded recorded = record_backward(used, inputs());
+      if (options_.background)
+        make_later(used, std::move(recorded));
+      else
+        *made = split_backward(std::move(recorded));
     }
   } catch (const std::exception& error) {
     if (log_enabled(Log::graph))
       smelt::log(Log::graph, std::string("no backward: ") + error.what());
-    it->second = {};
+    *made = {};
   }
-  return it->second;
+  return made;
+}
+
+// The log computes these gradients meanwhile.
+void TrainingProgram::make_later(const std::vector<bool>& used, Recorded recorded) const {
+  auto kept = std::make_shared<Recorded>(std::move(recorded));
+  background::submit([weak = weak_from_this(), used, kept] {
+    const auto self = weak.lock();
+    if (!self) return;
+    try {
+      auto made = std::make_shared<const Backward>(self->split_backward(std::move(*kept)));
+      const std::lock_guard lock(self->mutex_);
+      self->backwards_[used] = std::move(made);
+    } catch (const std::exception& error) {
+      if (log_enabled(Log::graph))
+        smelt::log(Log::graph, std::string("no backward: ") + error.what());
+    }
+  });
+}
+
+std::vector<std::string> TrainingProgram::own_sizes() const {
+  std::vector<std::string> lines;
+  const auto add = [&](const char* part, const std::vector<std::string>& more) {
+    for (const std::string& line : more) lines.push_back(std::string(part) + ", " + line);
+  };
+  add("forward", forward_->own_sizes());
+  const std::lock_guard lock(mutex_);
+  for (const auto& [used, backward] : backwards_)
+    if (backward && backward->compiled) add("backward", backward->compiled->own_sizes());
+  return lines;
 }
 
 size_t TrainingProgram::ops() const { return forward_->graph.nodes.size(); }
 
 std::string TrainingProgram::str() const {
-  return "# forward\n" + forward_->graph.str() + "# backward, before its passes\n" + backward_text_;
+  const auto launching = [](const RecordedGraph::Impl* graph) {
+    const std::string text = graph ? graph->program->launching() : std::string();
+    return text.empty() ? "\n" : ": " + text + "\n";
+  };
+  std::shared_ptr<const Backward> backward;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = backwards_.find(std::vector<bool>(tracked_.size(), true));
+    if (known != backwards_.end()) backward = known->second;
+  }
+  return "# forward" + launching(forward_.get()) + forward_->graph.str() +
+         "# backward, before its passes" +
+         launching(backward ? backward->compiled.get() : nullptr) + backward_text_;
 }
 
 }  // namespace smelt

@@ -34,11 +34,18 @@ class TrainingProgram final : public TracedProgram,
  public:
   // Of a log of which can_train() is true (log/trainability.h), beyond what has to hold for a graph
   // without autograd. An Error where it can't be recorded. Not with the GIL held: it runs the
-  // autograd engine. `clears_gradients`: all that it does to gradients is to drop some first.
+  // autograd engine. `clears_gradients`: all that it does to gradients is to drop some first. It is
+  // recorded here, and not to be run before compile().
   TrainingProgram(const OpLog& log, const LogProgram& program, std::span<const LogValue> inputs,
                   std::span<const LogValue> outputs, const CompileOptions& options,
                   bool clears_gradients);
   // (A log with a piece that its backward computes again consists of nothing else.)
+
+  // Makes the forward; the backward too where the code is made in the background, else with the
+  // first pass. An Error says why the log is to be run.
+  void compile();
+  // What the recorded graphs rely on about sizes that vary.
+  const std::vector<Guard>& recorded_guards() const { return recorded_guards_; }
 
   // A pass through a run of the forward made a graph of the gradients, or ran the compiled
   // backward. Where the former is usual the log runs: its forward would be computed twice.
@@ -50,6 +57,7 @@ class TrainingProgram final : public TracedProgram,
   std::vector<Guard> size_guards() const override {
     return forward_->program->program().symbols.guards();
   }
+  std::vector<std::string> own_sizes() const override;
 
  protected:
   RunOutcome run_compiled(const std::vector<at::Tensor>& inputs,
@@ -87,14 +95,16 @@ class TrainingProgram final : public TracedProgram,
   void find_written(const Graph& forward);
   void describe_saved(const Graph& joint, const std::vector<SavedValue>& saved);
   Backward compile_backward(SplitGraphs split, std::vector<size_t> saved, Recorded rest) const;
-  Backward record_backward(const std::vector<bool>& used,
+  Recorded record_backward(const std::vector<bool>& used,
                            const std::vector<at::Tensor>& inputs) const;
+  Backward split_backward(Recorded recorded) const;
+  void make_later(const std::vector<bool>& used, Recorded recorded) const;
   // Would a backward for these outputs be compiled for a pass or two? Where passes make graphs of
   // the gradients the log is about to take over.
   bool is_too_early_for(const std::vector<bool>& used) const;
   // `used`: by tracked output. `inputs` gives the tensors that went into the forward. Thread-safe.
-  const Backward& backward_for(const std::vector<bool>& used,
-                               const std::function<std::vector<at::Tensor>()>& inputs) const;
+  std::shared_ptr<const Backward> backward_for(
+      const std::vector<bool>& used, const std::function<std::vector<at::Tensor>()>& inputs) const;
 
   const bool clears_gradients_;
   const OpAmbient ambient_;  // that the log started with
@@ -120,8 +130,10 @@ class TrainingProgram final : public TracedProgram,
   std::string backward_text_;
   mutable std::atomic<int> graph_passes_ = 0;  // more with each that makes a graph, then less
   mutable std::mutex mutex_;
+  Recorded recorded_;  // until compile()
+  std::vector<Guard> recorded_guards_;
   mutable std::optional<std::pair<SplitGraphs, Recorded>> uncompiled_;  // for all gradients
-  mutable std::map<std::vector<bool>, Backward> backwards_;
+  mutable std::map<std::vector<bool>, std::shared_ptr<const Backward>> backwards_;
 };
 
 }  // namespace smelt

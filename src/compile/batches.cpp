@@ -52,8 +52,7 @@ class Batches {
  private:
   int64_t bytes(ValueId value) const {
     const TensorType& type = graph_.type(value);
-    const auto elements = type.numel().as_known();
-    return elements ? *elements * bytes_of(type.dtype) : kMuch;
+    return graph_.symbols.hint(type.numel()) * bytes_of(type.dtype);
   }
 
   Footprint footprint(const Unit& unit) const {

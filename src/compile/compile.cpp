@@ -29,7 +29,8 @@ Program lower_with_kernels(const Graph& graph, const CompileOptions& options, Re
     if (log_enabled(Log::code))
       for (const ScheduledKernel& scheduled : schedule.kernels)
         log(Log::code, "\n" + scheduled.kernel.str());
-    return lower(graph, schedule, make_kernels(schedule, options, record), lower_options(options));
+    return lower(graph, schedule, make_kernels(schedule, options, graph.symbols, record),
+                 lower_options(options));
   } catch (const InternalError& error) {
     warn_once("kernels could not be made, and PyTorch's are called instead: " +
               std::string(error.what()));
@@ -46,6 +47,8 @@ CompileOptions compile_options(const Settings& settings, std::vector<bool> modul
   options.schedule.max_fused_nodes = settings.max_fused_nodes;
   options.kernels.contract = settings.contract;
   options.cuda_graphs = settings.cuda_graphs;
+  options.specialize = settings.specialize;
+  options.background = settings.background;
   if (settings.freeze) options.frozen = std::move(module_state);
   return options;
 }
@@ -61,6 +64,11 @@ Program compile(Graph& graph, CompileOptions options, Record& record) {
   const auto start = Clock::now();
   const bool with_kernels = !options.schedule.backends.empty();
   options.passes.has_kernels = has_kernels(options.schedule);
+  if (with_kernels)
+    options.passes.drawing_blocks = [backends = options.schedule.backends](const Device& device) {
+      const Backend* backend = backend_for(backends, device);
+      return backend ? backend->drawing_blocks(device) : 0;
+    };
 
   run_passes(graph, options.passes, record);
   const std::optional<Graph> preparation = split_frozen(graph, options.passes.frozen);

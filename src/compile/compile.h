@@ -26,6 +26,10 @@ struct CompileOptions {
   // By argument of the recorded function: it is frozen, as PassOptions::frozen says.
   std::vector<bool> frozen;
   GraphUse cuda_graphs = GraphUse::never;
+  // Programs at a time that are for sizes which come again, beside the one for all sizes.
+  int specialize = 0;
+  // The code is made on another thread, while the program runs without.
+  bool background = false;
   // Whoever runs the program gives the values of its symbols; else inputs have to have them.
   bool has_symbol_values = false;
 };

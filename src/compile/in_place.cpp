@@ -8,6 +8,11 @@
 // 3. The value does not leave the graph as a tensor of its own.
 // 4. Input and value have the same elements in the same places.
 //
+// Elsewhere than on the host an update of the input itself, which puts elements into its memory and
+// reads none (a key at its place in a cache), may be followed by calls that fail: a run that is made
+// again puts the same elements there. Nobody else may have read what the input held, also not
+// before, and no check may come, for then another run may be the right one.
+//
 // Who reads the value afterwards reads it in the input's memory; no one else writes there. The
 // write itself stays where it is: it tells autograd that the tensor has changed.
 //
@@ -78,6 +83,8 @@ class InPlace {
   void look_at(int position) {
     const Unit& unit = schedule_.order[position];
     if (unit_can_fail(graph_, schedule_, unit)) last_to_fail_ = position;
+    if (unit.node >= 0 ? graph_.nodes[unit.node].traits.effect : on_host(unit.kernel))
+      if (unit_can_fail(graph_, schedule_, unit)) last_check_ = position;
     const auto read = [&](ValueId value) {
       if (!changed_[value] && is_input_[roots_[value]])
         old_reads_[roots_[value]].push_back(position);
@@ -102,13 +109,34 @@ class InPlace {
     }
   }
 
+  bool on_host(int32_t kernel) const {
+    const Backend* backend = schedule_.kernels[kernel].backend;
+    return backend == nullptr || backend->runs_on_host();
+  }
+
+  // Does the kernel there put elements into the input, and nobody else look at what that held?
+  bool overwrites(ValueId value, ValueId input, int position) const {
+    const int32_t number = schedule_.order[position].kernel;
+    const ScheduledKernel& scheduled = schedule_.kernels[number];
+    const auto slot = std::ranges::find(scheduled.buffers, value) - scheduled.buffers.begin();
+    if (scheduled.kernel.buffers[slot].kind != Kind::updated || scheduled.bases[slot] != input ||
+        on_host(number) || old_reads_[input].size() != 1)
+      return false;
+    return std::ranges::none_of(scheduled.kernel.insts, [&](const loops::Inst& inst) {
+      return inst.slot == slot && (inst.op == loops::Op::load || inst.op == loops::Op::accumulate);
+    });
+  }
+
   bool may_store(ValueId value, ValueId input) const {
     const int position = maker_[value];
-    if (position < 0 || position <= last_to_fail_ || escapes_[value]) return false;
+    if (position < 0 || escapes_[value]) return false;
+    const bool updates = overwrites(value, input, position);
+    if (position <= (updates ? last_check_ : last_to_fail_)) return false;
     const TensorType &from = graph_.type(value), &to = graph_.type(input);
     if (from.dtype != to.dtype || from.sizes != to.sizes || from.strides != to.strides ||
         from.device != to.device || from.conj != to.conj || from.neg != to.neg)
       return false;
+    if (updates) return true;
     if (std::ranges::any_of(old_reads_[input], [&](int read) { return read > position; }))
       return false;
     const ScheduledKernel& scheduled = schedule_.kernels[schedule_.order[position].kernel];
@@ -135,7 +163,7 @@ class InPlace {
   std::vector<bool> is_input_, changed_;
   std::vector<int> maker_;                   // by value: the position of the kernel that stores it
   std::vector<std::vector<int>> old_reads_;  // by input: positions of who reads what it held
-  int last_to_fail_ = -1;
+  int last_to_fail_ = -1, last_check_ = -1;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <map>
 
+#include "diagnostics/clock.h"
 #include "diagnostics/counters.h"
 
 namespace smelt {
@@ -18,7 +19,9 @@ void mark_zeroed(const ScheduledKernel& scheduled, KernelImage& image) {
 }  // namespace
 
 std::vector<KernelImage> make_kernels(const Schedule& schedule, const CompileOptions& options,
-                                      Record& record) {
+                                      const SymbolTable& symbols, Record& record) {
+  KernelOptions kernel_options = options.kernels;
+  kernel_options.likely_symbols = symbols.hints();
   std::map<const Backend*, std::vector<size_t>> by_backend;
   for (size_t i = 0; i < schedule.kernels.size(); ++i)
     by_backend[schedule.kernels[i].backend].push_back(i);
@@ -27,8 +30,10 @@ std::vector<KernelImage> make_kernels(const Schedule& schedule, const CompileOpt
     const auto start = std::chrono::steady_clock::now();
     std::vector<const loops::Kernel*> kernels;
     for (const size_t i : positions) kernels.push_back(&schedule.kernels[i].kernel);
-    std::vector<KernelImage> made = backend->compile(kernels, options.kernels);
+    std::vector<KernelImage> made = backend->compile(kernels, kernel_options);
+    bool are_unmade = false;
     for (size_t i = 0; i < positions.size(); ++i) {
+      are_unmade = are_unmade || made[i].unmade;
       mark_zeroed(schedule.kernels[positions[i]], made[i]);
       made[i].device = schedule.kernels[positions[i]].device;
       images[positions[i]] = std::move(made[i]);
@@ -37,11 +42,13 @@ std::vector<KernelImage> make_kernels(const Schedule& schedule, const CompileOpt
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     count(Counter::kernels, static_cast<int64_t>(positions.size()));
+    if (!kernel_options.later) add_code_ns(static_cast<int64_t>(1e9 * seconds));
     record.entries.push_back({.stage = "codegen",
                               .name = backend->target(),
                               .seconds = seconds,
                               .changed = true,
-                              .note = std::to_string(positions.size()) + " kernels"});
+                              .note = std::to_string(positions.size()) + " kernels" +
+                                      (are_unmade ? ", without code so far" : "")});
   }
   return images;
 }

@@ -9,6 +9,6 @@ namespace smelt {
 
 // One per kernel of the schedule.
 std::vector<KernelImage> make_kernels(const Schedule& schedule, const CompileOptions& options,
-                                      Record& record);
+                                      const SymbolTable& symbols, Record& record);
 
 }  // namespace smelt

@@ -192,15 +192,15 @@ class Lowering {
     return count;
   }
 
-  std::optional<int64_t> view_offset(const Node& node) const {
+  std::optional<Size> view_offset(const Node& node) const {
     if (!node.traits.view || !node.traits.is_pure() || node.results.size() != 1)
       return std::nullopt;
     const ValueId shown = viewed(node);
     const TensorType& from = graph_.type(shown);
     const TensorType& to = graph_.type(node.results[0]);
     if (from.dtype != to.dtype || from.conj != to.conj || from.neg != to.neg) return std::nullopt;
-    if (!all_known(to.sizes) || !all_known(to.strides) || refs_in(node) != 1) return std::nullopt;
-    return (to.offset - from.offset).as_known();
+    if (refs_in(node) != 1) return std::nullopt;
+    return to.offset - from.offset;
   }
 
   // By value, how many kernels of the batch that begins here read it: they run at the same time.

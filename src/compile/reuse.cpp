@@ -57,8 +57,8 @@ bool reads_before(const Kernel& kernel, int input, Val store) {
 bool as_large(const TensorType& a, const TensorType& b) {
   if (a.dtype != b.dtype || !a.offset.is(0) || a.wrapped_number) return false;
   if (a.sizes == b.sizes && a.strides == b.strides) return true;
-  return all_known(a.sizes) && all_known(b.sizes) && a.numel() == b.numel() &&
-         a.strides == contiguous_strides(a.sizes) && b.strides == contiguous_strides(b.sizes);
+  return a.numel() == b.numel() && a.strides == contiguous_strides(a.sizes) &&
+         b.strides == contiguous_strides(b.sizes);
 }
 
 // The input whose memory an output may take.

@@ -25,7 +25,7 @@ class NamingBackend final : public Backend {
     static constexpr FusionLimits kGpuLimits{.longest_row = 64 * 1024,
                                              .few_rows = 64,
                                              .few_columns = 4096,
-                                             .small_work = 1024,
+                                             .small_work = 8192,
                                              .update_parts = 4096,
                                              .update_part_width = 1};
     return on_host_ ? kHostLimits : kGpuLimits;

@@ -1,8 +1,9 @@
 // What tells an address from another number.
 //
-// - Inputs are placed so that each moves by a distance of its own from capture to capture. A word
-//   that moves by the same distances belongs to that input, whatever its offset: kernels are given
-//   ends and beginnings before the first element as well.
+// - Inputs are placed so that each moves by a distance of its own from capture to capture, by which
+//   no block of PyTorch's allocator can move. A word that moves by the same distances belongs to
+//   that input, whatever its offset: kernels are given ends and beginnings before the first element
+//   as well.
 // - Outputs lie where PyTorch's allocator puts them, next to what the program needs inside. They
 //   are known by the range of their memory, from the step on that has made them; before, the same
 //   memory may have been something else's.
@@ -127,10 +128,11 @@ Places find_places(std::span<const Capture> captures) {
   return found;
 }
 
-// Input i moves by (count + i) slots from the first capture to the second, and by further
-// (count + i) to the third.
+// Input i moves by 2 (count + i) + 1 slots from the first capture to the second, and by as many to
+// the third: an odd number of halves of a block.
 uint64_t slot_of(size_t input, size_t capture, size_t count) {
-  return kSlot * (capture * count + input * (capture + 1));
+  static_assert(kBlock == 2 * kSlot);
+  return kSlot * (2 * input + capture * (2 * (count + input) + 1));
 }
 
 }  // namespace smelt::cuda_graphs

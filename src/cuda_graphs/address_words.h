@@ -52,8 +52,11 @@ struct Places {
 Places find_places(std::span<const Capture> captures);
 
 // Where input `input` of `count` lies in a capture, as a distance from the beginning of a piece
-// of memory: multiples of kSlot; each input moves, and no two move by the same distance.
-inline constexpr uint64_t kSlot = 512;
+// of memory: multiples of kSlot; each input moves, no two move by the same distance, and none by a
+// multiple of kBlock. What PyTorch's allocator gives lies at multiples of that, so that memory of
+// the program's own, and outputs, move by such.
+inline constexpr uint64_t kSlot = 256;
+inline constexpr uint64_t kBlock = 512;
 uint64_t slot_of(size_t input, size_t capture, size_t count);
 
 }  // namespace smelt::cuda_graphs

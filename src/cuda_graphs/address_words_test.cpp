@@ -91,5 +91,23 @@ TEST(AddressWords, InputsMoveByDistancesOfTheirOwn) {
   }
 }
 
+// Of a vocabulary of 32000, say: an output of the size by which one of a hundred inputs moves.
+TEST(AddressWords, BlocksOfTheAllocatorMoveLikeNoInput) {
+  for (uint64_t blocks = 1; blocks < 40; ++blocks) {
+    Written written;
+    for (size_t k = 0; k < 3; ++k) {
+      Capture& capture = written.captures[k];
+      const uint64_t inside = kPool + 0x100'0000 + blocks * kBlock * k;
+      capture.outputs[0].address = kPool + blocks * kBlock * k;
+      capture.nodes[0].words[3] = inside;
+      capture.nodes[1].words = {inside, Written::out(capture) + 16, 7};
+    }
+    const Places places = find_places(written.captures);
+    ASSERT_TRUE(places.possible) << blocks << " blocks: " << places.possible.reason();
+    const std::vector<Place> expected = {{0, 0, 0, 0}, {0, 2, 1, 128}, {1, 1, 2, 16}};
+    EXPECT_EQ(places.all, expected) << blocks << " blocks";
+  }
+}
+
 }  // namespace
 }  // namespace smelt::cuda_graphs

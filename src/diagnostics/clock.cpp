@@ -11,6 +11,8 @@ std::function<int64_t()>& given_clock() {
   return clock;
 }
 
+thread_local int64_t waited_ns = 0;
+
 }  // namespace
 
 int64_t now_ns() {
@@ -19,5 +21,8 @@ int64_t now_ns() {
 }
 
 void set_clock(std::function<int64_t()> clock) { given_clock() = std::move(clock); }
+
+int64_t code_ns() { return waited_ns; }
+void add_code_ns(int64_t ns) { waited_ns += ns; }
 
 }  // namespace smelt

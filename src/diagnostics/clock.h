@@ -12,4 +12,9 @@ int64_t now_ns();
 // Empty: the machine's. Not while other threads ask.
 void set_clock(std::function<int64_t()> clock);
 
+// Nanoseconds that this thread has waited for code, since it began: a call that does so says nothing
+// about the next.
+int64_t code_ns();
+void add_code_ns(int64_t ns);
+
 }  // namespace smelt

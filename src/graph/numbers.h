@@ -30,7 +30,14 @@ inline const OpName kExpect("smelt::expect");
 // checks it where an op takes a Scalar. Traits: effect.
 inline const OpName kFits("smelt::fits");
 
-// One of those four.
+// draw(generator, count, blocks) -> %seed, %place: the next `count` times four random words of a
+// generator of a GPU are taken by the program's own kernels, which compute them (loops/philox.h):
+// the seed is their key, and `place` times four the first of them in each stream. The generator
+// goes on behind them. What kernels draw depends on how many blocks of PyTorch's own run at once:
+// the run fails where these are not so many. Traits: random.
+inline const OpName kDraw("smelt::draw");
+
+// One of the first four.
 bool is_number_op(OpName op);
 // expect or fits.
 bool is_check(OpName op);

@@ -37,7 +37,7 @@ class Verifier {
  private:
   static std::string name(int64_t value) { return "%" + std::to_string(value); }
 
-  // Only the sentence of a complaint costs anything: graphs are verified after every pass.
+  // Only the sentence of a complaint costs anything: graphs are verified after every pass that changes them.
   void check(bool condition, const char* message) const {
     if (!condition) fail(message);
   }
@@ -48,6 +48,7 @@ class Verifier {
   }
 
   void check_symbols(const Size& size) const {
+    if (size.is_known()) return;
     if (size.highest_symbol() >= static_cast<int>(graph_.symbols.symbols().size())) {
       fail(size.str() + " uses a symbol that is not declared");
     }
@@ -208,7 +209,14 @@ class Verifier {
       check_number(node, 0);
       check(node.args[1].is<DType>(), "the second argument is a dtype");
     }
-    const bool gives = node.op == numbers::kCompute || node.op == numbers::kItem;
+    if (node.op == numbers::kDraw) {
+      check_generator(node);
+      check(node.args.size() == 3 && node.results.size() == 2 &&
+                node.traits == Traits{.random = true},
+            "it takes a generator, a count and a number of blocks, and gives two numbers");
+    }
+    const bool gives =
+        node.op == numbers::kCompute || node.op == numbers::kItem || node.op == numbers::kDraw;
     for (ValueId result : node.results)
       check(result < 0 || numbers::is_number(graph_.type(result)) == gives,
             gives ? "its result is a number" : "its result is no number");

@@ -32,6 +32,12 @@ bool is_argument(const LoggedCall& call, LogValue value) {
   return found;
 }
 
+LogValue first_argument(const LoggedCall& call) {
+  LogValue first = -1;
+  each_argument(call, [&](LogValue argument) { first = first < 0 ? argument : first; });
+  return first;
+}
+
 std::optional<int64_t> elements_of(const LoggedValue& value) {
   if (!value.type) return std::nullopt;
   return value.type->numel().as_known();
@@ -82,6 +88,10 @@ class Verifier {
     });
     for (const LogValue id : call.written)
       SMELT_CHECK(is_there(id), where + "changes " + name(id) + ", which is not made yet");
+    for (const VersionRise& rise : call.rises)
+      SMELT_CHECK(rise.value >= 0 && static_cast<size_t>(rise.value) < is_made_.size(),
+                  where + "the version of a value that is not there");
+    SMELT_CHECK(call.given.is_none() || call.number >= 0, where + "gives what is no number");
     for (const TakenNumber& number : call.takes)
       SMELT_CHECK(number.argument < call.args.size(), where + "a number without an argument");
     for (const LogValue id : call.results) {

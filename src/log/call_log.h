@@ -25,30 +25,34 @@ struct LoggedValue {
   std::optional<TensorType> type;  // nothing: no graph has such (sparse, quantized)
   bool requires_grad = false;
   bool dynamic = false;  // its shape depends on contents: it may be handed on, but not looked at
-  bool inner = false;  // made in the forward of a custom function, and known to its backward alone
-  bool dual = false;   // it has a tangent of forward-mode autograd
+  // Known to nobody behind the call that made it: it was made in a hook, in the forward of a custom
+  // function, whose backward alone knows it, or by a call that was taken back.
+  bool inner = false;
+  bool dual = false;  // it has a tangent of forward-mode autograd
+  bool retains_grad = false;
+  bool apart = false;  // changes of it do not count as changes of others on its memory: `.data`
 
   friend bool operator==(const LoggedValue&, const LoggedValue&) = default;
 };
 
-// An argument, or an element of one, that is a number of which each run has its own.
-struct TakenNumber {
-  uint32_t argument = 0;
-  int32_t element = -1;    // of a list; -1: it is the argument
-  bool is_tensor = false;  // as a 0-dim tensor that counts as a number
-  uint32_t id = 0;
+// How far a call has raised the version of a value.
+struct VersionRise {
+  LogValue value = -1;
+  uint32_t by = 0;
 
-  friend bool operator==(const TakenNumber&, const TakenNumber&) = default;
+  friend bool operator==(const VersionRise&, const VersionRise&) = default;
 };
 
 struct LoggedCall {
   OpName op;
-  std::vector<Arg> args;  // positional; a tensor is a Ref to its value
-  std::vector<TakenNumber> takes;
-  std::vector<LogValue> results;  // one per tensor returned; -1: undefined
-  std::vector<LogValue> written;  // whose memory or metadata it changes
+  std::vector<Arg> args;           // positional; a tensor is a Ref to its value
+  std::vector<TakenNumber> takes;  // in their places the args have what they were
+  std::vector<LogValue> results;   // one per tensor returned; -1: undefined
+  std::vector<LogValue> written;   // whose memory or metadata it changes
+  std::vector<VersionRise> rises;
   int32_t ambient = 0;
   int32_t number = -1;       // of an op that gives a number: its place among those
+  Arg given;                 // and what it gave
   int32_t recomputed = 0;    // > 0: part of a piece that its backward computes again
   bool effect = false;       // it returns nothing: it is called for what it does
   bool random = false;       // it draws
@@ -56,6 +60,10 @@ struct LoggedCall {
   bool expected = false;     // a run expects the number that it gave
   bool has_effects = false;  // nothing says that it only computes
   bool calls_back = false;   // it calls a custom autograd function
+  bool registers_hook = false;  // on a result of the log; the passes that call it have it
+  // Contents decide about sizes, and each run has its own: it is called between graphs. Of an op
+  // that selects elements, and of one that reads a number that is a size.
+  bool counts = false;
 
   friend bool operator==(const LoggedCall&, const LoggedCall&) = default;
 };
@@ -94,19 +102,22 @@ class CallLog {
   friend bool operator==(const CallLog&, const CallLog&) = default;
 };
 
-// The tensors that a call takes, in order.
+// The tensors of an argument, and those that a call takes, in order.
+template <class Visit>
+void each_tensor_of(const Arg& arg, const Visit& visit) {
+  if (const Ref* ref = std::get_if<Ref>(&arg)) {
+    if (ref->id >= 0) visit(ref->id);
+  } else if (const ArgList* list = std::get_if<ArgList>(&arg)) {
+    for (const Arg& element : *list) each_tensor_of(element, visit);
+  }
+}
 template <class Visit>
 void each_argument(const LoggedCall& call, const Visit& visit) {
-  const auto look = [&](const Arg& arg, const auto& self) -> void {
-    if (arg.is<Ref>()) {
-      if (arg.get<Ref>().id >= 0) visit(arg.get<Ref>().id);
-    } else if (arg.is<ArgList>()) {
-      for (const Arg& element : arg.get<ArgList>()) self(element, self);
-    }
-  };
-  for (const Arg& arg : call.args) look(arg, look);
+  for (const Arg& arg : call.args) each_tensor_of(arg, visit);
 }
 bool is_argument(const LoggedCall& call, LogValue value);
+// The first of these; -1: it takes none.
+LogValue first_argument(const LoggedCall& call);
 
 // Elements of a tensor; nothing: not known.
 std::optional<int64_t> elements_of(const LoggedValue& value);

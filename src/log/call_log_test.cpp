@@ -14,13 +14,15 @@ const char* const kText =
     "  ambient inference\n"
     "  input %0: f32[2, 3] memory 1 requires_grad\n"
     "  const %1: f32[] memory 2\n"
-    "  inner %5: f32[2] memory 7 dual\n"
-    "  %2: f32[2, 3] memory 3 requires_grad = aten::mul.Tensor(%0, %1)\n"
-    "  %2 = aten::add_.Scalar(%2, none, 1) writes (%2) takes (s0 at 1) ambient 1\n"
+    "  inner %5: f32[2] memory 7 dual apart\n"
+    "  %2: f32[2, 3] memory 3 requires_grad retains_grad = aten::mul.Tensor(%0, %1)\n"
+    "  %2 = aten::add_.Scalar(%2, none, 1) writes (%2) takes (s0 at 1) rises (%2 by 1, %5 by 2) "
+    "ambient 1\n"
     "  %3: ? memory 0 dynamic, _ = mine::op([%2, none], \"mean\", opaque 0) takes (s1 at 1 element "
     "0, "
     "s2 at 0 tensor) random sized has_effects calls_back\n"
-    "  %4: f32[2, 3]{1, 2} memory 4 = aten::t(%2) ambient 2 number 0 recomputed 1 expected\n"
+    "  %4: f32[2, 3]{1, 2} memory 4 = aten::t(%2) ambient 2 number 0 "
+    "gives 0.5 recomputed 1 expected registers_hook\n"
     "  smelt::set_grad(%0, none) effect\n"
     "  return (%4, none)\n"
     "}\n";
@@ -66,6 +68,12 @@ TEST(CallLog, VerifyFindsWhatIsWrong) {
   EXPECT_THROW(log.verify(), InternalError);
   log = good;
   log.calls[1].takes[0].argument = 9;
+  EXPECT_THROW(log.verify(), InternalError);
+  log = good;
+  log.calls[1].rises[0].value = 9;
+  EXPECT_THROW(log.verify(), InternalError);
+  log = good;
+  log.calls[1].given = 2;
   EXPECT_THROW(log.verify(), InternalError);
   log = good;
   log.outputs = {17};

@@ -2,7 +2,9 @@
 #include "base/ir_test.h"
 
 #include "log/call_log.h"
+#include "log/contents.h"
 #include "log/liveness.h"
+#include "log/shared_history.h"
 #include "log/stages.h"
 #include "log/trainability.h"
 #include "log/writes.h"
@@ -68,6 +70,48 @@ std::string stages(const std::string& text) {
 TEST(LogAnalyses, Liveness) { expect_ir_cases(__FILE__, "liveness_test.ir", live_calls); }
 
 TEST(LogAnalyses, Stages) { expect_ir_cases(__FILE__, "stages_test.ir", stages); }
+
+// What is known of the contents of the first output.
+std::string contents(const std::string& text) {
+  const CallLog log = read(text);
+  const LogValue value = log.outputs.at(0);
+  std::string found;
+  const auto say = [&](bool holds, const char* word) {
+    if (holds) found += found.empty() ? word : " " + std::string(word);
+  };
+  say(is_single(log, value), "single");
+  say(is_steady(log, value), "steady");
+  say(is_fixed(log, value), "fixed");
+  say(is_gamble(log, value), "gamble");
+  say(is_check(log, value, true), "check");
+  say(is_check(log, value, false), "check_of_none");
+  return found.empty() ? "nothing\n" : found + "\n";
+}
+
+TEST(LogAnalyses, Contents) { expect_ir_cases(__FILE__, "contents_test.ir", contents); }
+
+// What a pass from each output uses up of others, and which inputs it comes to.
+std::string shared_history(const std::string& text) {
+  const CallLog log = read(text);
+  const std::vector<LogValue> inputs = inputs_of(log);
+  const auto used_up = used_up_by(log, log.outputs);
+  const auto reached = reached_by(log, log.outputs, inputs);
+  std::string found;
+  for (size_t i = 0; i < log.outputs.size(); ++i) {
+    found += "%" + std::to_string(log.outputs[i]) + " uses up";
+    for (size_t j = 0; j < log.outputs.size(); ++j)
+      if (j != i && used_up[i][j]) found += " %" + std::to_string(log.outputs[j]);
+    found += ", comes to";
+    for (size_t k = 0; k < inputs.size(); ++k)
+      if (reached[i][k]) found += " %" + std::to_string(inputs[k]);
+    found += "\n";
+  }
+  return found;
+}
+
+TEST(LogAnalyses, SharedHistory) {
+  expect_ir_cases(__FILE__, "shared_history_test.ir", shared_history);
+}
 
 TEST(LogAnalyses, Writes) {
   expect_ir_cases(__FILE__, "writes_test.ir", [](const std::string& text) {

@@ -75,7 +75,8 @@ Liveness find_live(const CallLog& log, std::span<const LogValue> outputs,
       is_live = is_live || input_memory.contains(memory) ||
                 (static_cast<size_t>(memory) < needed_memory.size() && needed_memory[memory]);
     }
-    if (call.number >= 0) is_live = call.expected || needed_numbers.reads(call.number);
+    if (call.number >= 0)
+      is_live = call.expected || call.counts || needed_numbers.reads(call.number);
     if (!is_live) continue;
     live.calls[i] = true;
     for (const TakenNumber& number : call.takes) needed_numbers.need_by_id(number.id);

@@ -94,6 +94,10 @@ class Parser {
         value.dynamic = true;
       else if (reader_.accept_word("dual"))
         value.dual = true;
+      else if (reader_.accept_word("retains_grad"))
+        value.retains_grad = true;
+      else if (reader_.accept_word("apart"))
+        value.apart = true;
       else
         break;
     }
@@ -132,6 +136,17 @@ class Parser {
     reader_.expect(")");
   }
 
+  void parse_rises(LoggedCall& call) {
+    reader_.expect("(");
+    do {
+      VersionRise& rise = call.rises.emplace_back();
+      rise.value = parse_ref();
+      if (!reader_.accept_word("by")) reader_.fail("'by' and a number");
+      rise.by = static_cast<uint32_t>(reader_.natural("by how much a version rises"));
+    } while (reader_.accept(","));
+    reader_.expect(")");
+  }
+
   void parse_call() {
     LoggedCall call;
     parse_results(call);
@@ -152,6 +167,10 @@ class Parser {
       call.written = parse_list();
     else if (reader_.accept_word("takes"))
       parse_taken(call);
+    else if (reader_.accept_word("rises"))
+      parse_rises(call);
+    else if (reader_.accept_word("gives"))
+      call.given = read_arg(reader_);
     else if (reader_.accept_word("ambient"))
       call.ambient = reader_.index("the number of an ambient");
     else if (reader_.accept_word("number"))
@@ -168,8 +187,12 @@ class Parser {
       call.expected = true;
     else if (reader_.accept_word("has_effects"))
       call.has_effects = true;
+    else if (reader_.accept_word("counts"))
+      call.counts = true;
     else if (reader_.accept_word("calls_back"))
       call.calls_back = true;
+    else if (reader_.accept_word("registers_hook"))
+      call.registers_hook = true;
     else
       reader_.fail("a trait of the call, as 'writes (%1)', 'random' or 'ambient 1'");
   }

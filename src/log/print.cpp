@@ -29,6 +29,8 @@ std::string definition(const CallLog& log, LogValue id) {
   if (value.requires_grad) text += " requires_grad";
   if (value.dynamic) text += " dynamic";
   if (value.dual) text += " dual";
+  if (value.retains_grad) text += " retains_grad";
+  if (value.apart) text += " apart";
   return text;
 }
 
@@ -54,11 +56,18 @@ std::string traits(const LoggedCall& call) {
       numbers += (numbers.empty() ? "" : ", ") + str(number);
     text += " takes (" + numbers + ")";
   }
+  if (!call.rises.empty()) {
+    std::string rises;
+    for (const VersionRise& rise : call.rises)
+      rises += (rises.empty() ? "" : ", ") + ref(rise.value) + " by " + std::to_string(rise.by);
+    text += " rises (" + rises + ")";
+  }
   const auto count = [&](const char* name, int32_t number, int32_t usual) {
     if (number != usual) text += std::string(" ") + name + " " + std::to_string(number);
   };
   count("ambient", call.ambient, 0);
   count("number", call.number, -1);
+  if (!call.given.is_none()) text += " gives " + smelt::str(call.given);
   count("recomputed", call.recomputed, 0);
   if (call.effect) text += " effect";
   if (call.random) text += " random";
@@ -66,6 +75,8 @@ std::string traits(const LoggedCall& call) {
   if (call.expected) text += " expected";
   if (call.has_effects) text += " has_effects";
   if (call.calls_back) text += " calls_back";
+  if (call.registers_hook) text += " registers_hook";
+  if (call.counts) text += " counts";
   return text;
 }
 

@@ -221,8 +221,11 @@ bool changes_kept(const CallLog& log, const std::vector<bool>& live,
   return false;
 }
 
-// What the log expects is checked by the first stage, before anything is changed.
+// What the log expects is checked by the first stage, before anything is changed. Where sizes are
+// counted, numbers are read on the way, and whoever makes the stages sees to it that none before
+// changes anything.
 size_t behind_numbers(const CallLog& log, const std::vector<bool>& live) {
+  if (counts(log)) return 0;
   size_t behind = 0;
   for (size_t i = 0; i < log.calls.size(); ++i)
     if (live[i] &&
@@ -262,14 +265,21 @@ std::optional<Lifetimes::Cost> Lifetimes::cost(size_t position) const {
   return cost;
 }
 
+bool counts(const CallLog& log) {
+  return std::ranges::any_of(log.calls, [](const LoggedCall& call) { return call.counts; });
+}
+
 std::vector<CalledRange> find_called(const CallLog& log, const std::vector<bool>& live) {
   constexpr size_t kFewOps = 4;  // between two: a stage of their own is not worth it
+  const bool reads_apart = counts(log);
   std::vector<CalledRange> found;
   size_t since = 0;  // ops behind the last of them
   for (size_t i = 0; i < log.calls.size(); ++i) {
     const LoggedCall& item = log.calls[i];
     if (!live[i]) continue;
-    if (!item.calls_back && !item.has_effects && !log.takes_dynamic(item) &&
+    const bool is_apart =
+        item.counts || (reads_apart && (item.number >= 0 || item.op == own_ops::kExpect));
+    if (!item.calls_back && !item.has_effects && !is_apart && !log.takes_dynamic(item) &&
         !log.gives_dynamic(item)) {
       ++since;
       continue;

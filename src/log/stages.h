@@ -33,6 +33,9 @@ struct StageStarts {
 struct CalledRange {
   size_t first, end;
 };
+// Sizes that contents decide are numbers of the program. Whatever reads a number, or is expected of
+// one, is called then.
+bool counts(const CallLog& log);
 std::vector<CalledRange> find_called(const CallLog& log, const std::vector<bool>& live);
 // What only autograd's own graph tells.
 struct TrackedOutputs {

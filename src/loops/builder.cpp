@@ -265,6 +265,17 @@ Val Builder::op(Op op, Val a, Val b, Val c) {
       {.op = op, .dtype = facts.typing == Typing::compare ? DType::b8 : type, .args = args});
 }
 
+Val Builder::random(Op op, Val key, Val stream, Val place) {
+  SMELT_CHECK(op == Op::random_bits || op == Op::random_normal, "no random number");
+  for (const Val value : {key, stream, place}) {
+    check_value(value);
+    SMELT_CHECK(dtype(value) == DType::i64, "random numbers are counted in i64");
+  }
+  return append({.op = op,
+                 .dtype = op == Op::random_bits ? DType::i64 : DType::f32,
+                 .args = {key, stream, place}});
+}
+
 Index Builder::as_index(Val value) {
   value = cast(value, DType::i64);
   const Inst& inst = kernel_.insts[value];

@@ -39,6 +39,8 @@ class Builder {
   // The arguments have one dtype (select: the last two), which the op must accept. A select of
   // half-precision values is made in f32.
   Val op(Op op, Val a, Val b = -1, Val c = -1);
+  // random_bits or random_normal; the arguments are i64.
+  Val random(Op op, Val key, Val stream, Val place);
   // The value as part of an index.
   Index as_index(Val value);
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "loops/philox.h"
 #include "loops/scalar.h"
 
 namespace smelt::loops {
@@ -60,6 +61,14 @@ void write_element(std::byte* at, DType dtype, const Scalar& value) {
 Scalar combined(Op op, DType dtype, const Scalar& a, const Scalar& b) {
   if (is_half(dtype)) return {round_to(dtype, compute(op, DType::f32, a, b)->number), 0};
   return *compute(op, dtype, a, b);
+}
+
+float normal(uint64_t key, uint64_t stream, uint64_t place) {
+  const std::array<uint32_t, 4> words = philox(key, stream, place / 4);
+  const uint64_t first = place % 4 / 2 * 2;
+  const double radius = std::sqrt(-2 * std::log((words[first] + 0.5) * 0x1p-32));
+  const double angle = (words[first + 1] + 0.5) * 0x1p-32 * 6.283185307179586;
+  return static_cast<float>(radius * (place % 2 == 0 ? std::sin(angle) : std::cos(angle)));
 }
 
 // What a reduction has found so far.
@@ -239,6 +248,10 @@ class Interpreter {
         return {0, inside ? a.integer : 0};
       }
       case Op::cast: return convert(a, kernel_.insts[inst.args[0]].dtype, inst.dtype);
+      case Op::random_bits:
+        return {0, philox_word(a.integer, argument(inst, 1).integer, argument(inst, 2).integer)};
+      case Op::random_normal:
+        return {normal(a.integer, argument(inst, 1).integer, argument(inst, 2).integer), 0};
       case Op::select: return a.integer ? argument(inst, 1) : argument(inst, 2);
       default: break;
     }

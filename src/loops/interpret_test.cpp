@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "loops/philox.h"
 #include "loops/scalar.h"
 
 namespace smelt::loops {
@@ -37,6 +38,33 @@ TEST(Interpret, Softmax) {
   EXPECT_FLOAT_EQ(out[0], std::exp(-2.0f) / sum);
   EXPECT_FLOAT_EQ(out[2], 1 / sum);
   EXPECT_FLOAT_EQ(out[4], 1.0f / 3);
+}
+
+// Of the paper's own test vectors.
+TEST(Interpret, Philox) {
+  using Words = std::array<uint32_t, 4>;
+  EXPECT_EQ(philox(0, 0, 0), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox(~0ull, ~0ull, ~0ull), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox(0x299f31d0a4093822, 0x0370734413198a2e, 0x85a308d3243f6a88),
+            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Interpret, RandomNumbers) {
+  std::vector<int64_t> bits(8);
+  std::vector<float> normal(8);
+  EXPECT_TRUE(
+      run("kernel \"draws\" outer [8] inner []\nb0: i64[8] output\nb1: f32[8] output\n"
+          "outer stage\n  v0: i64 = constant 7\n  v1: i64 = constant 3\n  v2: i64 = index i0\n"
+          "  v3: i64 = random_bits v0, v1, v2\n  store b0[i0] = v3\n"
+          "  v5: f32 = random_normal v0, v1, v2\n  store b1[i0] = v5\nend\n",
+          bits, normal));
+  for (uint64_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(bits[i], philox_word(7, 3, i));
+    const double u = (philox_word(7, 3, i / 2 * 2) + 0.5) * 0x1p-32;
+    const double v = (philox_word(7, 3, i / 2 * 2 + 1) + 0.5) * 0x1p-32 * 6.283185307179586;
+    const double radius = std::sqrt(-2 * std::log(u));
+    EXPECT_FLOAT_EQ(normal[i], static_cast<float>(radius * (i % 2 ? std::cos(v) : std::sin(v))));
+  }
 }
 
 TEST(Interpret, ReductionsWithNaNAndOfNothing) {

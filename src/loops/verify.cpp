@@ -126,6 +126,13 @@ class Verifier {
         check(dtype_of(inst.args[1]) == inst.dtype && dtype_of(inst.args[2]) == inst.dtype,
               "its arguments are of different dtypes");
         break;
+      case Op::random_bits:
+      case Op::random_normal:
+        for (const Val value : inst.args)
+          check(dtype_of(value) == DType::i64, "random numbers are counted in i64");
+        check(inst.dtype == (inst.op == Op::random_bits ? DType::i64 : DType::f32),
+              "its dtype is not what comes out");
+        break;
       default: break;
     }
   }

@@ -19,6 +19,14 @@ class Call {
     types_.push_back(std::move(type));
     return arg(Arg(Ref{static_cast<int32_t>(types_.size() - 1)}));
   }
+  Call& list(std::vector<TensorType> types) {
+    ArgList refs;
+    for (TensorType& type : types) {
+      types_.push_back(std::move(type));
+      refs.push_back(Arg(Ref{static_cast<int32_t>(types_.size() - 1)}));
+    }
+    return arg(Arg(std::move(refs)));
+  }
   Call& arg(Arg arg) {
     args_.push_back(std::move(arg));
     return *this;
@@ -97,6 +105,40 @@ TEST(CudaRows, BatchNormAsksCudnnForWhatItKeeps) {
   cudnn_batch_norm_bytes = nullptr;
   EXPECT_EQ(call("aten::cudnn_batch_norm"), "cuDNN chooses the size of a result");
   cudnn_batch_norm_bytes = before;
+}
+
+Call depthwise(int64_t batch) {
+  Call call;
+  call.tensor(fresh(DType::bf16, kCuda, {batch, 32, 8, 8}, {2048, 1, 256, 32}));
+  call.tensor(DType::bf16, {32, 1, 3, 3}).arg(Arg(None{}));
+  for (const int64_t each : {1, 1, 1}) call.arg(Arg(ArgList{Arg(each), Arg(each)}));
+  return call.arg(Arg(false))
+      .arg(Arg(ArgList{Arg(int64_t{0}), Arg(int64_t{0})}))
+      .arg(Arg(int64_t{32}));
+}
+
+TEST(CudaRows, DepthwiseConvolutionsKeepTheChannelsLast) {
+  EXPECT_EQ(depthwise(2)("aten::convolution"), "bf16[2, 32, 8, 8]{2048, 1, 256, 32} cuda:0");
+  EXPECT_EQ(depthwise(1 << 20)("aten::convolution"),
+            "cuDNN or a kernel of torch may compute large depthwise convolutions");
+}
+
+// A weight of a 1x1 convolution, with the channels last: strides that mean nothing are written in two ways.
+Call weights_and_gradients(DType gradient) {
+  Call call;
+  call.list({fresh(DType::f32, kCuda, {8, 4, 1, 1}, {4, 1, 4, 4})});
+  call.list({fresh(gradient, kCuda, {8, 4, 1, 1})});
+  return call.arg(Arg(int64_t{1}));
+}
+
+TEST(CudaRows, ListsTakenByKernelsForListsKeepTheirStrides) {
+  EXPECT_EQ(weights_and_gradients(DType::f32)("aten::_foreach_add.List"),
+            "f32[8, 4, 1, 1]{4, 1, 4, 4} cuda:0");
+}
+
+TEST(CudaRows, ListsOfSeveralDtypesAreAddedOneByOne) {
+  EXPECT_EQ(weights_and_gradients(DType::bf16)("aten::_foreach_add.List"),
+            "f32[8, 4, 1, 1] cuda:0");
 }
 
 TEST(CudaRows, CellsOfRecurrentLayers) {

@@ -38,6 +38,7 @@ std::vector<Meaning> collect() {
                       interpolate_meanings,
                       interpolate_gradient_meanings,
                       factory_meanings,
+                      random_meanings,
                       reduce_meanings,
                       norm_decompositions,
                       batch_norm_decompositions,

@@ -68,6 +68,9 @@ const std::vector<Sample>& samples() {
       {"leaky_relu_backward", {"T[2, 3]", "T[2, 3]"}, "%0, %1, 0.1, false"},
       {"elu_backward", {"T[2, 3]", "T[2, 3]"}, "%0, 1.0, 1.0, 1.0, false, %1"},
       {"native_dropout_backward", {"T[2, 3]", "b8[2, 3]"}, "%0, %1, 2.0"},
+      {"max_pool2d_with_indices_backward",
+       {"T[1, 1, 2, 2] cuda:0", "T[1, 1, 4, 4] cuda:0", "i64[1, 1, 2, 2] cuda:0"},
+       "%0, %1, [3, 3], [2, 2], [1, 1], [1, 1], false, %2"},
       {"addcmul addcdiv", {"T[2, 3]", "T[3]", "T[2, 1]"}, "%0, %1, %2, 2"},
       {"where.self", {"b8[2, 1]", "T[2, 3]", "T[3]"}, "%0, %1, %2"},
       {"where.ScalarOther", {"b8[2, 1]", "T[2, 3]"}, "%0, %1, 1"},
@@ -242,9 +245,27 @@ TEST(MeaningRows, MakeKernels) {
     }
   }
   for (const Meaning& meaning : all_meanings()) {
-    if (!meaning.element && !meaning.reduction) continue;
+    if ((!meaning.element && !meaning.reduction) || !meaning.name.starts_with("aten::")) continue;
     EXPECT_TRUE(made.contains(std::string(meaning.name))) << meaning.name << " is in no sample";
   }
+}
+
+TEST(MeaningRows, GradientsOfMaximaOnAGpu) {
+  // Windows of 3, 2 apart, with a border of 1, over 4 x 4: element 5 is the maximum of all four.
+  const std::string line =
+      "%3: f32[1, 1, 4, 4] cuda:0 = aten::max_pool2d_with_indices_backward(%0, %1, [3, 3], [2, 2], "
+      "[1, 1], [1, 1], false, %2)";
+  const InputNumbers image{"f32[1, 1, 4, 4] cuda:0", Numbers(16)};
+  EXPECT_EQ(run_line({{"f32[1, 1, 2, 2] cuda:0", {1, 2, 4, 8}},
+                      image,
+                      {"i64[1, 1, 2, 2] cuda:0", {5, 5, 5, 5}}},
+                     line),
+            (Numbers{0, 0, 0, 0, 0, 15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(run_line({{"f32[1, 1, 2, 2] cuda:0", {1, 2, 4, 8}},
+                      image,
+                      {"i64[1, 1, 2, 2] cuda:0", {0, 3, 4, 15}}},
+                     line),
+            (Numbers{1, 0, 0, 2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8}));
 }
 
 }  // namespace

@@ -14,5 +14,8 @@ inline const OpName kLiftFreshCopy("aten::lift_fresh_copy");
 // Whether oneDNN computes with these dtypes on this processor.
 inline const OpName kOnednnTakesBf16("mkldnn::_is_mkldnn_bf16_supported");
 inline const OpName kOnednnTakesF16("mkldnn::_is_mkldnn_fp16_supported");
+inline const OpName kZeros("aten::zeros");
+// Zeros without memory: what it means to multiply by them is the dispatcher's business.
+inline const OpName kZerosWithoutMemory("aten::_efficientzerotensor");
 
 }  // namespace smelt::names

@@ -16,7 +16,7 @@ std::vector<OpRow> collect() {
         view_rows,           split_rows,      norm_rows,  batch_norm_rows,    conv_rows,
         pool_rows,           upsample_rows,   index_rows, embedding_bag_rows, arrange_rows,
         factory_rows,        linalg_rows,     fft_rows,   resample_rows,      margin_loss_rows,
-        cuda_attention_rows, recurrent_rows}) {
+        cuda_attention_rows, recurrent_rows,  random_rows}) {
     const std::span<const OpRow> part = family();
     rows.insert(rows.end(), part.begin(), part.end());
   }

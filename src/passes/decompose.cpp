@@ -47,8 +47,10 @@ const OpName kUnsafeSplits[] = {OpName("aten::unsafe_split.Tensor"),
 // What a rule writes in the place of one node.
 class Draft final : public DecomposeQuery {
  public:
-  Draft(const Graph& graph, const Node& node)
+  // `before`: the graph's nodes in front of this one, as they are by now.
+  Draft(const Graph& graph, const Node& node, const std::vector<Node>& before)
       : DecomposeQuery(graph, node),
+        before_(before),
         first_(static_cast<ValueId>(graph.values.size())),
         is_view_(node.traits.view ||
                  std::ranges::find(kUnsafeSplits, node.op) != std::end(kUnsafeSplits)),
@@ -61,6 +63,12 @@ class Draft final : public DecomposeQuery {
 
   const TensorType& type_of(ValueId value) const override {
     return value < first_ ? graph().type(value) : types_[value - first_];
+  }
+
+  const Node* maker(ValueId value) const override {
+    for (auto node = before_.rbegin(); node != before_.rend(); ++node)
+      if (std::ranges::find(node->results, value) != node->results.end()) return &*node;
+    return nullptr;
   }
 
   Decision is_lowered() const override { return can_lower(graph(), node()); }
@@ -160,6 +168,7 @@ class Draft final : public DecomposeQuery {
     return value;
   }
 
+  const std::vector<Node>& before_;
   ValueId first_;
   bool is_view_;  // the results show memory of the first argument
   SymbolTable symbols_;
@@ -214,7 +223,7 @@ class Decomposer {
     }
     if (std::ranges::none_of(shown.results, [&](ValueId result) { return result >= 0; }))
       return false;
-    Draft draft(graph_, shown);
+    Draft draft(graph_, shown, nodes);
     const auto rule = [&] {
       return meaning->decompose(draft) ? Decision::allow() : Decision::forbid("the rule refuses");
     };

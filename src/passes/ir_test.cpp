@@ -42,6 +42,7 @@ TEST_P(Passes, DoWhatTheirCasesSay) {
     options.has_kernels = [&](const Device& device) {
       return device.is_cpu() || device == second_gpu;
     };
+    options.drawing_blocks = [&](const Device& device) { return device == second_gpu ? 8 : 0; };
     options.frozen = captured_inputs(graph);
     options.has_op = [](OpName) { return true; };
     options.onednn_takes = [](DType) { return true; };

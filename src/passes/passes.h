@@ -30,6 +30,8 @@ struct PassOptions {
   // Will kernels be made for tensors of this device? Compound ops on them become simple ones.
   // Empty: there will be none at all.
   std::function<bool(const Device&)> has_kernels;
+  // Backend::drawing_blocks of a device. Empty: ops that draw random numbers are called.
+  std::function<int64_t(const Device&)> drawing_blocks;
   // By input of the graph: it stays as it is from run to run; a change is noticed, and is rare.
   // What is computed from such inputs alone is computed once (passes/splitting/split_frozen.h). May be
   // shorter.

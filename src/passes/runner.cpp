@@ -24,7 +24,7 @@ void check_names(const std::set<std::string>& names) {
 // hash.
 uint64_t check_result(const Graph& graph, const PassInfo& pass, bool changed, uint64_t before) {
   try {
-    graph.verify();
+    if (changed) graph.verify();  // one that is the same as before is whole
   } catch (const InternalError& error) {
     throw InternalError("the pass " + std::string(pass.name) + " broke the graph: " + error.what());
   }

@@ -13,6 +13,15 @@
 
 namespace smelt {
 
+// What a back end makes code of when that is asked for.
+class UnmadeCode {
+ public:
+  UnmadeCode() = default;
+  virtual ~UnmadeCode() = default;
+  UnmadeCode(const UnmadeCode&) = delete;
+  UnmadeCode& operator=(const UnmadeCode&) = delete;
+};
+
 struct KernelImage {
   // An updated one is an output that begins as a copy of an argument, a zeroed one as zeros.
   enum class Buffer : uint8_t { input, output, updated, zeroed, scratch };
@@ -23,6 +32,8 @@ struct KernelImage {
   Device device;        // whose memory it reads and writes
   // What the back end loads: an object file, the text of the loops. Equal kernels share it.
   std::shared_ptr<const std::string> code;
+  // Of an image that stays in the process: the code is made when the kernel is loaded.
+  std::shared_ptr<const UnmadeCode> unmade;
   std::vector<Buffer> buffers;
   // What it is given at run time: the sizes in it that depend on symbols, and numbers.
   Sizes sizes;

@@ -213,7 +213,7 @@ class Parser {
       step.in_place_op = reader_.quoted("the name of an op");
       step.taken = reader_.index("the number of an argument");
     }
-    if (reader_.accept_word("offset")) step.view_offset = number();
+    if (reader_.accept_word("offset")) step.view_offset = read_size(reader_);
     step.with_next = reader_.accept_word("with_next");
     step.visible = reader_.accept_word("visible");
     step.grad = reader_.accept_word("grad");

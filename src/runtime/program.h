@@ -39,9 +39,9 @@ struct Step {
   // The result is a view of a tensor that the caller sees: made so that autograd knows it as a
   // view.
   bool visible = false;
-  // Of any other view of known sizes, of the same dtype: where it begins, in elements from the
-  // first element of what it shows.
-  std::optional<int64_t> view_offset;
+  // Of any other view of the same dtype: where it begins, in elements from the first element of what
+  // it shows.
+  std::optional<Size> view_offset;
   bool grad = false;              // runs with the grad mode on: its kernel looks at it
   std::vector<TensorType> types;  // one per result, for checks; of an undefined one it says nothing
 };

@@ -137,7 +137,7 @@ class Printer {
       text += " arena " + list(step.arena, [](int32_t buffer) { return std::to_string(buffer); });
     if (!step.in_place_op.empty())
       text += " in_place " + quote(step.in_place_op) + " " + std::to_string(step.taken);
-    if (step.view_offset) text += " offset " + std::to_string(*step.view_offset);
+    if (step.view_offset) text += " offset " + step.view_offset->str();
     if (step.with_next) text += " with_next";
     if (step.visible) text += " visible";
     if (step.grad) text += " grad";

@@ -18,14 +18,30 @@ constexpr int64_t kPieces = 8;
 // The values of a kernel's sizes; few kernels have more than fit here.
 class SizeValues {
  public:
-  SizeValues(const Sizes& sizes, std::span<const int64_t> symbols) {
-    if (sizes.size() > few_.size()) many_.resize(sizes.size());
-    int64_t* const values = many_.empty() ? few_.data() : many_.data();
-    for (size_t i = 0; i < sizes.size(); ++i) values[i] = sizes[i].evaluate(symbols);
+  SizeValues(const UnitLaunch& launch, std::span<const int64_t> symbols) : known_(launch.sizes) {
+    const UnitKernel& kernel = *launch.kernel;
+    const size_t count = kernel.sizes.size();
+    if (known_) {
+      units_ = known_[count];
+      cost_ = known_[count + 1];
+    } else {
+      if (count > few_.size()) many_.resize(count);
+      int64_t* const values = many_.empty() ? few_.data() : many_.data();
+      for (size_t i = 0; i < count; ++i) values[i] = kernel.sizes[i].evaluate(symbols);
+      units_ = kernel.units.evaluate(symbols);
+      cost_ = kernel.unit_cost.evaluate(symbols);
+    }
+    cost_ = std::max<int64_t>(1, cost_);
   }
-  const int64_t* data() const { return many_.empty() ? few_.data() : many_.data(); }
+  const int64_t* data() const {
+    return known_ ? known_ : many_.empty() ? few_.data() : many_.data();
+  }
+  int64_t units() const { return units_; }
+  int64_t cost() const { return cost_; }
 
  private:
+  const int64_t* known_;
+  int64_t units_ = 0, cost_ = 1;
   std::array<int64_t, 8> few_;
   std::vector<int64_t> many_;
 };
@@ -35,15 +51,14 @@ std::byte* scratch_for(const UnitKernel& kernel, Host& host) {
 }
 
 // The units of one kernel.
-bool run_units(const UnitKernel& kernel, void* const* buffers, const int64_t* sizes,
-               const uint64_t* params, std::span<const int64_t> symbols, Host& host) {
-  const int64_t units = kernel.units.evaluate(symbols);
+bool run_units(const UnitKernel& kernel, void* const* buffers, const SizeValues& sizes,
+               const uint64_t* params, Host& host) {
+  const int64_t units = sizes.units();
   if (units == 0) return true;
   const auto run = [&](int64_t begin, int64_t end) {
-    return kernel.run(buffers, sizes, params, begin, end, scratch_for(kernel, host));
+    return kernel.run(buffers, sizes.data(), params, begin, end, scratch_for(kernel, host));
   };
-  const int64_t cost = std::max<int64_t>(1, kernel.unit_cost.evaluate(symbols));
-  const int64_t grain = std::max<int64_t>(1, kWorthAThread / cost);
+  const int64_t grain = std::max<int64_t>(1, kWorthAThread / sizes.cost());
   if (kernel.ordered || units <= grain) return run(0, units);
   const int64_t parts = std::min<int64_t>(host.threads(), (units + grain - 1) / grain);
   if (parts <= 1) return run(0, units);
@@ -57,13 +72,12 @@ bool run_units(const UnitKernel& kernel, void* const* buffers, const int64_t* si
 
 bool run_alone(const UnitLaunch& launch, std::span<const int64_t> symbols, Host& host) {
   const UnitKernel& kernel = *launch.kernel;
-  const SizeValues sizes(kernel.sizes, symbols);
-  if (!kernel.finish)
-    return run_units(kernel, launch.buffers, sizes.data(), launch.params, symbols, host);
+  const SizeValues sizes(launch, symbols);
+  if (!kernel.finish) return run_units(kernel, launch.buffers, sizes, launch.params, host);
   std::vector<void*> buffers(launch.buffers, launch.buffers + kernel.buffers);
   // Units of a kernel with a second part use no scratch: this one stays as it is.
   buffers.push_back(host.scratch(kernel.partial_bytes));
-  return run_units(kernel, buffers.data(), sizes.data(), launch.params, symbols, host) &&
+  return run_units(kernel, buffers.data(), sizes, launch.params, host) &&
          kernel.finish(buffers.data(), sizes.data(), launch.params, 0, kernel.finish_units,
                        nullptr);
 }
@@ -91,9 +105,9 @@ struct Work {
 
 Work work_of(const UnitLaunch& launch, std::span<const int64_t> symbols, int64_t begin) {
   const UnitKernel& kernel = *launch.kernel;
-  Work work{.what = launch, .sizes = SizeValues(kernel.sizes, symbols), .begin = begin};
-  work.units = kernel.units.evaluate(symbols);
-  work.cost = std::max<int64_t>(1, kernel.unit_cost.evaluate(symbols));
+  Work work{.what = launch, .sizes = SizeValues(launch, symbols), .begin = begin};
+  work.units = work.sizes.units();
+  work.cost = work.sizes.cost();
   if (kernel.ordered && work.units > 0) {
     work.whole = work.units;
     work.cost *= work.units;

@@ -32,6 +32,9 @@ struct UnitLaunch {
   const UnitKernel* kernel = nullptr;
   void* const* buffers = nullptr;
   const uint64_t* params = nullptr;
+  // The values of kernel->sizes, units and unit_cost, one behind the other, where they are known;
+  // else they are computed.
+  const int64_t* sizes = nullptr;
 };
 
 // Runs kernels that do not depend on each other; threads are woken once for all of them, and only

@@ -35,15 +35,14 @@ Sizes sizes_of(const Graph& graph, const Roles& roles, NodeId node) {
   return graph.type(value).sizes;
 }
 
-int64_t known_or(const Size& size, int64_t otherwise) {
-  return size.as_known().value_or(otherwise);
-}
+// What it is, or most likely is.
+int64_t likely(const Graph& graph, const Size& size) { return graph.symbols.hint(size); }
 
 // The place of a point in a tensor of other sizes and as many elements, if its dimensions are those
 // of the domain merged; nothing if one would have to be cut.
 std::optional<Indices> reshaped_index(const Indices& at, const Sizes& from, const Sizes& to,
                                       const Domain& domain) {
-  if (!all_known(from) || !all_known(to) || product(from) != product(to)) return std::nullopt;
+  if (product(from) != product(to)) return std::nullopt;
   Sizes extents = domain.outer();
   const Sizes inner = domain.inner();
   extents.insert(extents.end(), inner.begin(), inner.end());
@@ -56,12 +55,13 @@ std::optional<Indices> reshaped_index(const Indices& at, const Sizes& from, cons
 // May the group pass over its rows several times? They should be in a cache then, and there should
 // be rows for all threads. (A single pass they share even if there is one row: the code generator
 // cuts it into slices.)
-bool may_pass_again(const Domain& domain, bool columns, const FusionLimits& limits) {
-  const int64_t total = known_or(product(domain.full), limits.longest_row);
+bool may_pass_again(const Graph& graph, const Domain& domain, bool columns,
+                    const FusionLimits& limits) {
+  const int64_t total = likely(graph, product(domain.full));
   if (domain.reduced.empty() || total <= limits.small_work) return true;
   const int64_t few = columns ? limits.few_columns : limits.few_rows;
-  return known_or(product(domain.outer()), few) >= few &&
-         known_or(product(domain.inner()), limits.longest_row) <= limits.longest_row;
+  return likely(graph, product(domain.outer())) >= few &&
+         likely(graph, product(domain.inner())) <= limits.longest_row;
 }
 
 // The dimension along which neighbours lie side by side; -1 if there is none.
@@ -94,7 +94,7 @@ bool transposes(const Graph& graph, NodeId id, const FusionLimits& limits) {
       ++tensors;
     });
   const TensorType& to = graph.type(node.results[0]);
-  if (tensors != 1 || from->sizes != to.sizes || known_or(to.numel(), 0) < limits.small_work)
+  if (tensors != 1 || from->sizes != to.sizes || likely(graph, to.numel()) < limits.small_work)
     return false;
   const int before = fastest_dim(*from), after = fastest_dim(to);
   return before >= 0 && after >= 0 && before != after;
@@ -274,7 +274,7 @@ bool Grouping::has_transposed(const Group& group) const {
 }
 
 bool Grouping::worth_a_row(NodeId node, int group, const Domain& domain) const {
-  return may_pass_again(domain, is_columns(graph_, roles_, node, domain),
+  return may_pass_again(graph_, domain, is_columns(graph_, roles_, node, domain),
                         roles_.backend[node]->limits()) ||
          in_first_pass(node, group, domain);
 }
@@ -387,9 +387,8 @@ const char* Grouping::try_merge(int into, int from) {
 // a kernel; elsewhere a batch of kernels is started at once.
 bool Grouping::is_little_beside(ValueId read, NodeId node) const {
   if (roles_.backend[node]->runs_on_host()) return false;
-  const auto elements = graph_.type(read).numel().as_known();
-  const auto made = graph_.type(graph_.nodes[node].results[0]).numel().as_known();
-  return elements && made && *elements == 1 && *made > 1;
+  const Size made = graph_.type(graph_.nodes[node].results[0]).numel();
+  return graph_.type(read).numel().is(1) && likely(graph_, made) > 1;
 }
 
 // Does a node that has no group yet wait for something that waits for the unit? Asked of what is

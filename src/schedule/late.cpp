@@ -93,8 +93,9 @@ class LateNodes {
     std::vector<ValueId> found;
     const Size size = graph_.type(graph_.nodes[node].results[0]).numel();
     const auto add = [&](ValueId value) {
-      const auto elements = graph_.type(value).numel().as_known(), own = size.as_known();
-      const bool small = elements && (*elements == 1 || (own && *elements < *own));
+      const Size elements = graph_.type(value).numel();
+      const bool small =
+          elements.is(1) || graph_.symbols.hint(elements) < graph_.symbols.hint(size);
       if (!small && std::ranges::find(found, value) == found.end()) found.push_back(value);
     };
     each_argument(node, [&](ValueId value) {

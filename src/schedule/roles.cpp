@@ -278,9 +278,9 @@ int Roles::full_readers(const Graph& graph, ValueId value) const {
   int count = 0;
   const Size elements = graph.type(value).numel();
   for (const NodeId reader : readers[value]) {
-    const auto made = graph.type(graph.nodes[reader].results[0]).numel().as_known();
+    const int64_t made = graph.symbols.hint(graph.type(graph.nodes[reader].results[0]).numel());
     const bool few = role[reader] == Role::element && meaning[reader]->pattern == Pattern::gather &&
-                     made && *made * 8 <= elements.as_known().value_or(0);
+                     made * 8 <= graph.symbols.hint(elements);
     if (role[reader] == Role::view)
       count += full_readers(graph, graph.nodes[reader].results[0]);
     else

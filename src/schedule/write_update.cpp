@@ -129,12 +129,13 @@ class UpdateWriter {
   int64_t parts_of(size_t columns) const {
     const FusionLimits& limits = roles_.backend[node_]->limits();
     const Sizes& points = form_.points;
-    const auto all = product(points).as_known();
-    const auto shared = product(made_.kernel.outer).as_known();
+    const int64_t all = graph_.symbols.hint(product(points));
+    const int64_t shared = graph_.symbols.hint(product(made_.kernel.outer));
     const auto extent = points[columns].as_known();
     const auto rest = product(Sizes(points.begin() + columns + 1, points.end())).as_known();
-    if (!all || !shared || !extent || !rest || *all <= limits.small_work) return 1;
-    for (int64_t parts = std::min(limits.update_parts / std::max<int64_t>(1, *shared), *extent);
+    const bool is_small = roles_.backend[node_]->runs_on_host() && all <= limits.small_work;
+    if (!extent || !rest || is_small) return 1;
+    for (int64_t parts = std::min(limits.update_parts / std::max<int64_t>(1, shared), *extent);
          parts > 1; --parts)
       if (*extent % parts == 0 && *extent / parts * *rest >= limits.update_part_width) return parts;
     return 1;

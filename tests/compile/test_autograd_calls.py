@@ -302,3 +302,166 @@ def test_a_training_step_is_not_broken_at_its_backward_pass():
     assert all(torch.allclose(a, b) for a, b in zip(found, expected))
     reasons = [at.reason for at in smelt.explain(compiled)(x).breaks]
     assert 'backward' not in reasons
+
+
+# -- what takes part in autograd, and what does not
+
+
+def _made(x):
+    return (x.detach() * 3).requires_grad_()
+
+
+def _cloned(x):
+    return x.detach().clone().requires_grad_()
+
+
+def _of_zeros(x):
+    return torch.zeros(x.shape).requires_grad_()
+
+
+def _without_gradients(x):
+    with torch.no_grad():
+        made = x * 2
+    return made.requires_grad_()
+
+
+def _attribute(x):
+    made = x.detach().exp()
+    made.requires_grad = True
+    return made
+
+
+def _parameter(x):
+    return torch.nn.Parameter(x.detach() * 2)
+
+
+def state(tensor):
+    return tensor.requires_grad, tensor.is_leaf, tensor.grad_fn is None
+
+
+@pytest.mark.parametrize("backend", ("native", "eager"))
+@pytest.mark.parametrize("make", (_made, _cloned, _of_zeros, _without_gradients, _attribute, _parameter))
+def test_a_leaf_that_is_returned_beside_what_is_computed_of_it(make, backend):
+    def f(x):
+        leaf = make(x)
+        return leaf, (leaf * x).sin(), x * 2
+
+    def use(function, x):
+        x = x.clone().requires_grad_()
+        results = function(x)
+        sum((n + 1) * result.sum() for n, result in enumerate(results)).backward()
+        return [state(t) for t in results], [x.grad, results[0].grad, *results]
+
+    compiled = smelt.compile(f, backend=backend)
+    for n in range(3):
+        x = torch.linspace(-1, n + 1, 6).view(2, 3)
+        mine, theirs = use(compiled, x), use(f, x)
+        assert mine[0] == theirs[0]
+        torch.testing.assert_close(mine[1], theirs[1])
+
+
+def _detached(x):
+    x.detach_()
+    return x * 2, x.contiguous()
+
+
+def _detached_and_changed(x):
+    x.detach_()
+    x.add_(1)
+    return (x,)
+
+
+def _detached_later(x):
+    y = x * 3
+    x.detach_()
+    return y, x + 1
+
+
+@pytest.mark.parametrize("backend", ("native", "eager"))
+@pytest.mark.parametrize("is_leaf", (True, False))
+@pytest.mark.parametrize("f", (_detached, _detached_and_changed, _detached_later))
+def test_a_tensor_of_the_caller_that_is_detached(f, is_leaf, backend):
+    compiled = smelt.compile(f, backend=backend)
+    for tracked in (True, True, False, True):
+        seen = []
+        for function in (f, compiled):
+            base = torch.ones(2, 3, requires_grad=tracked)
+            x = base if is_leaf else base * 2
+            results = function(x)
+            if results[0].requires_grad:
+                results[0].sum().backward()
+            seen.append(([state(t) for t in (x, *results)], [base.grad, x.detach(), *results]))
+        assert seen[0][0] == seen[1][0]
+        for one, other in zip(seen[0][1], seen[1][1], strict=True):
+            assert (one is None) == (other is None) and (one is None or torch.equal(one, other))
+
+
+CONVERSIONS = {
+    "memory format": lambda x: x.to(memory_format=torch.channels_last),
+    "dtype and format": lambda x: x.to(dtype=torch.float64, memory_format=torch.channels_last),
+    "dtype": lambda x: x.to(torch.float64),
+    "copy": lambda x: x.to(torch.float32, copy=True),
+    "op": lambda x: torch.ops.aten._to_copy(x, dtype=torch.float64),
+    "random": lambda x: torch.randint_like(x, 5) + x,
+    "random alone": lambda x: torch.randint_like(x, 2, 5),
+    "places": lambda x: torch.linspace(x.flatten()[0], x.flatten()[1], 3),
+    "powers": lambda x: torch.logspace(x.flatten()[0], 2.0, 3),
+    "like": lambda x: torch.full_like(x, 2) * x,
+}
+
+
+@pytest.mark.parametrize("backend", ("native", "eager"))
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_what_has_a_gradient(name, backend):
+    f = CONVERSIONS[name]
+    compiled = smelt.compile(f, backend=backend)
+    for n in range(3):
+        seen = []
+        for function in (f, compiled):
+            torch.manual_seed(n)
+            x = torch.linspace(1, 2 + n, 16).view(1, 2, 2, 4).requires_grad_()
+            y = function(x)
+            if y.requires_grad:
+                y.sum().backward()
+            seen.append(((state(y), y.stride(), y.dtype), y.detach(), x.grad))
+        assert seen[0][0] == seen[1][0]
+        torch.testing.assert_close(seen[0][1], seen[1][1])
+        assert (seen[0][2] is None) == (seen[1][2] is None)
+        if seen[0][2] is not None:
+            torch.testing.assert_close(seen[0][2], seen[1][2])
+
+
+@pytest.mark.parametrize("backend", ("native", "interpret", "eager"))
+@pytest.mark.parametrize("align", (True, False))
+def test_autocast_inside_of_a_kernel_of_pytorch(align, backend):
+    def f(theta, size):
+        return torch.nn.functional.affine_grid(theta, size, align_corners=align)
+
+    compiled = smelt.compile(f, backend=backend)
+    theta = torch.tensor([[[1.0, 0.3, 0.1], [0.2, 0.9, -0.3]]]).expand(2, 2, 3)
+    for dtype in (torch.bfloat16, torch.bfloat16, torch.float16):
+        with torch.autocast("cpu", dtype):
+            grid, expected = compiled(theta, (2, 3, 4, 5)), f(theta, (2, 3, 4, 5))
+        assert grid.dtype == expected.dtype == dtype
+        torch.testing.assert_close(grid, expected)
+    assert compiled(theta, (2, 3, 4, 5)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("change", (lambda y: y.unsqueeze_(0), lambda y: y.t_(), lambda y: y.squeeze_(), lambda y: y.transpose_(0, 1)))
+def test_a_result_that_gets_other_sizes_in_place(change):
+    def f(x):
+        y = x * 2
+        change(y)
+        return y, (y + 1).sin()
+
+    compiled = smelt.compile(f)
+    for rows, columns in ((4, 5), (4, 5), (6, 5), (6, 1), (7, 5), (1, 5), (7, 3)):
+        seen = []
+        for function in (f, compiled):
+            x = torch.linspace(0, 1, rows * columns).view(rows, columns).requires_grad_()
+            one, other = function(x)
+            (one.sum() + other.square().sum()).backward()
+            seen.append([one, other, x.grad])
+        for a, b in zip(*seen, strict=True):
+            assert a.stride() == b.stride()
+            torch.testing.assert_close(a, b)

@@ -340,10 +340,10 @@ def subclass(x, given):
     return y + z.as_subclass(torch.Tensor)
 
 
-@breaks("transform", "torch.vmap")
-def vmap(x):
+@breaks("transform", "torch.func.functionalize")
+def transform(x):
     y = x * 2
-    z = torch.vmap(lambda row: row * 2)(y)
+    z = torch.func.functionalize(lambda row: row * 2)(y)
     return z + 1
 
 

@@ -48,6 +48,14 @@ def asks(x):
     return x * (2 if torch.backends.cudnn.enabled else 3) * (5 if torch.backends.cuda.mem_efficient_sdp_enabled() else 7)
 
 
+def forked(x):
+    return x * 2 if torch.cuda._is_in_bad_fork() else x * 3
+
+
+def test_whether_the_process_is_a_fork_that_can_use_no_gpu():
+    calls(forked, torch.ones(2))
+
+
 def test_what_was_asked_is_guarded():
     x = torch.ones(2)
     compiled = calls(asks, x)

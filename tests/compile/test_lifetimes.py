@@ -490,3 +490,47 @@ def test_an_address_that_is_used_again():
     for n in range(3):
         x = torch.full((3,), float(n + 1))
         assert torch.equal(compiled(x), f(x))
+
+
+def captured(x):
+    if x is None:
+        return lambda: x
+    return x * 2
+
+
+def captured_behind_a_break(x):
+    print(end="")
+    if x is None:
+        return lambda: x
+    return x
+
+
+def captured_by_an_inner_function(x):
+    def inner():
+        print(end="")
+        return x
+    return inner() * 2
+
+
+class Slotted:
+    __slots__ = ("x",)
+
+    def __init__(self, x):
+        self.x = x
+
+
+def in_slots(batch):
+    print(end="")
+    return batch.x * 2
+
+
+@pytest.mark.parametrize("f", [captured, captured_behind_a_break, captured_by_an_inner_function, in_slots])
+def test_nothing_of_a_call_is_kept_to_be_recognised(f):
+    """Cells of a call, and objects that know no weak references, go with the call, and what they hold with them."""
+    compiled = smelt.compile(f)
+    for i in range(40):
+        x = torch.ones(2)
+        gone = weakref.ref(x)
+        compiled(Slotted(x) if f is in_slots else x)
+        del x
+        assert gone() is None, i

@@ -208,7 +208,7 @@ def test_the_limit_is_said_once_per_model(limit):
 def test_another_model_says_it_too():
     found = []
     for _ in range(2):
-        model = smelt.compile(Net(), options={'recompile_limit': 1})
+        model = smelt.compile(Net(), options={'recompile_limit': 1}, dynamic=False)
         found += caught(model, (torch.randn(n, 4) for n in range(2, 12)))
     assert len(found) == 2
 
@@ -217,14 +217,14 @@ def test_a_function_is_named_with_file_and_line():
     def scaled(x):
         return x * x.shape[0]
 
-    compiled = smelt.compile(scaled, options={'recompile_limit': 1})
+    compiled = smelt.compile(scaled, options={'recompile_limit': 1}, dynamic=False)
     found = caught(compiled, (torch.ones(n) for n in range(2, 9)))
     line = inspect.getsourcelines(scaled)[1]
     assert re.match(rf'smelt: \S*scaled at \S*{HERE}:{line}', str(found[0].message)) and len(found) == 1
 
 
 def test_a_warning_that_is_an_error_is_raised_and_said_once():
-    compiled = smelt.compile(lambda x: x * x.shape[0], options={'recompile_limit': 1})
+    compiled = smelt.compile(lambda x: x * x.shape[0], options={'recompile_limit': 1}, dynamic=False)
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         compiled(torch.ones(2))
@@ -452,7 +452,37 @@ def test_is_compiling_on_other_threads():
 
 
 def test_copies_of_models_say_it_once_each():
-    models = [smelt.compile(Net(), options={'recompile_limit': 1})]
+    models = [smelt.compile(Net(), options={'recompile_limit': 1}, dynamic=False)]
     models.append(copy.deepcopy(models[0]))
     found = [caught(model, (torch.randn(n, 4) for n in range(2, 9))) for model in models]
     assert [len(one) for one in found] == [1, 1]
+
+
+def recompiles_of(function, *calls):
+    compiled = smelt.compile(function)
+    for call in calls:
+        call(compiled)
+    return smelt.explain(compiled)(torch.ones(4)).recompiles
+
+
+def test_a_recompile_for_what_pytorch_is_switched_to():
+    def function(x):
+        return x * 2 + 1
+
+    def without_gradients(compiled):
+        with torch.no_grad():
+            compiled(torch.ones(4))
+    found = recompiles_of(function, lambda compiled: compiled(torch.ones(4)), without_gradients)
+    assert len(found) == 1 and 'grad mode was on, is off' in found[0], found
+
+
+def test_a_recompile_for_a_variable_that_has_a_value_now():
+    def function(x):
+        for number in range(4):
+            x = x + 1
+            with open(os.devnull) as file:
+                file.read()
+        return x
+    found = recompiles_of(function, lambda compiled: compiled(torch.ones(4)))
+    assert any('file: had no value, has one' in reason for reason in found), found
+    assert not any('read from a tensor' in reason for reason in found), found

@@ -136,3 +136,70 @@ def test_a_mode_called_as_one_of_torchs():
             result = twice(x)
         assert torch.equal(result, 2 * x)
         assert calls.count(torch.add) == number
+
+
+WEIGHTS = '''
+import torch
+
+log = []
+
+
+class Weight(torch.nn.Parameter):
+    def __add__(self, other):
+        log.append('add')
+        return torch.Tensor.mul(self, other)
+
+    def __bool__(self):
+        log.append('bool')
+        return False
+
+
+def adds(w, x):
+    return w + x
+
+
+def asks(w, x):
+    return x * 2 if w else x * 3
+'''
+
+
+@pytest.mark.parametrize('function', ['adds', 'asks'])
+@pytest.mark.parametrize('name', ['torch_extras', 'torch.extras'])
+def test_methods_of_a_parameter_class(tmp_path, name, function):
+    """Its module's name begins as PyTorch's do; its methods are the program's own."""
+    file = tmp_path / 'module.py'
+    file.write_text(WEIGHTS)
+    spec = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    eager = getattr(module, function)
+    compiled = smelt.compile(eager)
+    weight, x = module.Weight(torch.full((1,), 3.0)), torch.ones(2)
+    for _ in range(3):
+        expected = eager(weight, x)
+        logged = list(module.log)
+        del module.log[:]
+        torch.testing.assert_close(compiled(weight, x), expected)
+        assert module.log == logged
+        del module.log[:]
+
+
+class EnumMeta(type):
+    """Not Python's."""
+
+    def __call__(cls, key):
+        cls.calls += 1
+        return cls.table[key] + cls.calls
+
+
+class Colour(metaclass=EnumMeta):
+    calls = 0
+    table = {1: 10, 2: 20}
+
+
+def test_a_metaclass_named_as_that_of_enumerations():
+    def paint(x):
+        return x * Colour(1)
+    compiled, x = smelt.compile(paint), torch.ones(2)
+    Colour.calls = 0
+    assert [compiled(x)[0].item() for _ in range(4)] == [11, 12, 13, 14] and Colour.calls == 4

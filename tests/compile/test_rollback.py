@@ -1,4 +1,6 @@
 """Calls are timed compiled and as plain Python, where something speaks for doing so. What does not pay is left to Python."""
+import random
+
 import pytest
 import torch
 from torch import nn
@@ -65,6 +67,30 @@ def test_what_pays_stays(compiled, plain):
         assert tried.count('plain') in (6, 12, 24, 48)
         assert program.calls(200) == ['compiled'] * 200
         assert program.report().rollbacks == []
+
+
+def calls_of_random_lengths(program, seed, compiled, plain):
+    draw = random.Random(seed)
+    for _ in range(160):
+        length = draw.lognormvariate(0, 1)
+        program.compiled_ms, program.plain_ms = compiled * length, plain * length
+        program.call()
+
+
+@pytest.mark.parametrize('seed', range(12))
+def test_calls_of_random_lengths_do_not_make_it_look_slow(seed):
+    with clock() as time:
+        program = Program(time, 1.0, 1.0)
+        calls_of_random_lengths(program, seed, compiled=0.8, plain=1.0)
+        assert program.report().rollbacks == []
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_what_is_slow_for_random_lengths_is_rolled_back(seed):
+    with clock() as time:
+        program = Program(time, 1.0, 1.0)
+        calls_of_random_lengths(program, seed, compiled=2.0, plain=1.0)
+        assert len(program.report().rollbacks) == 1
 
 
 def test_first_calls_are_compiled():

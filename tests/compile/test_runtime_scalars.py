@@ -557,6 +557,8 @@ def test_custom_ops_get_the_number():
             y = op(x, n)
             return y * y.shape[0]
         plain(fn, *[(tensor(), n) for n in (1, 2, 3)])
+        plain(fn, *[(tensor(), n) for n in (2, 3, 4, 5, 2)])
+        plain(lambda x: fn(x, x.shape[0]), *[(torch.randn(n, 3),) for n in (2, 3, 4, 5, 2)])
 
 
 def test_threads():

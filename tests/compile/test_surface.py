@@ -299,6 +299,7 @@ def test_dynamic(dynamic, segments):
     ({'options': {'fuse': 1}}, ValueError, ['freeze', 'fusion', 'max_fused_nodes', 'numerics', 'recompile_limit']),
     ({'options': {'fusion': 'all'}}, ValueError, ['none', 'pointwise', 'full']),
     ({'options': {'freeze': 1}}, ValueError, ['freeze', 'True', 'False']),
+    ({'options': {'background': 1}}, ValueError, ['background', 'True', 'False']),
     ({'options': {'numerics': 'fast'}}, ValueError, ['default', 'eager']),
     ({'options': {'max_fused_nodes': 0}}, ValueError, ['at least 1']),
     ({'options': {'recompile_limit': True}}, ValueError, ['at least 1']),
@@ -324,7 +325,7 @@ def test_what_is_not_callable(value):
 
 
 def test_options():
-    options = {'freeze': True, 'fusion': 'none', 'max_fused_nodes': 4, 'numerics': 'eager', 'recompile_limit': 2}
+    options = {'background': True, 'freeze': True, 'fusion': 'none', 'max_fused_nodes': 4, 'numerics': 'eager', 'recompile_limit': 2}
     same(smelt.compile(scaled, options=options), scaled, torch.randn(4))
 
 
@@ -540,6 +541,16 @@ def test_explain_recompiles():
     assert 'recompiles' in str(report)
     report = smelt.explain(compiled)(torch.ones(5, dtype=torch.float64))
     assert len(report.recompiles) == 1  # its state so far
+
+
+def test_explain_says_why_ops_are_run_one_by_one():
+    def every_other(x):
+        x[::2].add_(1)
+        return x.sum()
+    report = smelt.explain(every_other)(torch.ones(10000, 8))
+    assert report.segments[0].op_by_op == 'parts of tensors are changed in place'
+    assert 'op by op: parts of tensors are changed in place' in str(report)
+    assert smelt.explain(scaled)(torch.ones(4)).segments[0].op_by_op == ''
 
 
 def test_explain_takes_what_compile_takes():

@@ -117,7 +117,7 @@ def test_options_are_forwarded():
     x = torch.randn(4)
     compiled = torch_compile(lambda x: x.sin() + 1, options={'fusion': 'none'})
     torch.testing.assert_close(compiled(x), x.sin() + 1)
-    with pytest.raises(Exception, match="no option 'fused'; there are 'disabled_passes', 'freeze'"):
+    with pytest.raises(Exception, match="no option 'fused'; there are 'background', 'disabled_passes', 'freeze'"):
         torch_compile(lambda x: x.sin() + 1, options={'fused': 1})(x)
     with pytest.raises(Exception, match="no mode 'fastest'; there are 'default'"):
         torch_compile(lambda x: x.sin() + 1, mode='fastest')(x)

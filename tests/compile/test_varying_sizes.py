@@ -165,9 +165,58 @@ def test_branches_on_sizes(function, backend):
     lambda x: x.nonzero().shape,
     lambda x: str(x.shape),
     lambda x: {x.shape[0]: x}[x.shape[0]],
-], ids=range(9))
+    lambda x: x * x.nbytes,
+], ids=range(10))
 def test_what_pins_a_size_is_right(function, backend):
     run(function, rows(4, 7, 9, 4, 7, 9, 3, 2, 5), backend=backend)
+
+
+def fills_a_list(x):
+    sizes = [None, None]
+    for i in range(2):
+        if sizes[i] is None:
+            sizes[i] = x.size(i)
+        elif sizes[i] != x.size(i):
+            raise ValueError
+    return x.new_ones(sizes[0], 16) + x * sizes[-2]
+
+
+def puts_others_in_its_place(x):
+    sizes = [x.shape[0], 3, x.shape[0] * 2]
+    sizes[-1] = sizes[0] + 1
+    sizes[0], sizes[1] = 5, sizes[2]
+    return x * sizes[0] + sizes[1], sizes
+
+
+def sorts_it(x):
+    sizes = [7, 7, 7]
+    sizes[1] = x.shape[0]
+    sizes.sort()
+    return x * sizes[0], sizes
+
+
+def keeps_them_in(x, kept=[1, 2]):
+    kept[0] = x.shape[0]
+    return x * kept[0], list(kept)
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+@pytest.mark.parametrize('function, programs', [(fills_a_list, 2), (puts_others_in_its_place, 2), (sorts_it, 8), (keeps_them_in, 8)])
+def test_sizes_put_into_lists(function, programs, backend):
+    assert run(function, rows(4, 7, 9, 31, 5), backend=backend, options={'rollback': False})['segments'] <= programs
+
+
+KINDS = [name for name in dir(torch.Tensor)
+         if name.startswith('is_') and not callable(getattr(torch.Tensor, name)) and name != 'is_leaf']
+
+
+@pytest.mark.parametrize('field', ['dtype', 'device', 'layout', 'requires_grad', 'itemsize', *KINDS])
+def test_what_kind_of_tensor_it_is_pins_nothing(field):
+    def function(x):
+        y = x.transpose(0, 1)
+        return y * 2 if getattr(x, field) == getattr(y, field) else y
+
+    assert run(function, rows(4, 7, 9, 31))['segments'] == 2
 
 
 def test_a_broken_relation_names_the_user_s_line():
@@ -228,7 +277,20 @@ class Graphs(nn.Module):
         return x
 
 
+class Encoder(nn.Module):
+    def __init__(self, width=32):
+        super().__init__()
+        self.words, self.head = nn.Embedding(50, width), nn.Linear(width, 50)
+        layer = nn.TransformerEncoderLayer(width, 4, 64, dropout=0.0, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, tokens, is_padding=None):
+        return self.head(self.layers(self.words(tokens), src_key_padding_mask=is_padding))
+
+
 MODELS = {
+    'encoder': (Encoder, lambda n: (torch.randint(50, (2, n)),)),
+    'padded': (Encoder, lambda n: (torch.randint(50, (2, n)), torch.arange(n).expand(2, n) >= n - 1)),
     'mlp': (lambda: nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.0), nn.Linear(32, 4)), lambda n: (torch.randn(n, 16),)),
     'lengths': (Tokens, lambda n: (torch.randint(50, (2, n)),)),
     'batches': (Tokens, lambda n: (torch.randint(50, (n, 12)),)),
@@ -406,3 +468,146 @@ def test_threads_with_sizes_of_their_own():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+def test_stages(backend):
+    """Outputs that are computed from each other: each stage is for all sizes."""
+    first, second = nn.Linear(4, 8), nn.Linear(8, 8)
+
+    def function(x):
+        hidden = (first(x).relu() * 2 + 1).tanh()
+        scores = second(hidden).sigmoid() * 3
+        return hidden, (scores + hidden).sum(1)
+
+    compiled = smelt.compile(function, backend=backend, options={'rollback': False})
+    for n in (4, 5, 6, 9, 3, 17):
+        x = torch.randn(n, 4)
+        found, wanted = compiled(x), function(x)
+        agree(found, wanted)
+        gradients = [torch.autograd.grad(scores.sum() + hidden.square().sum(), list(first.parameters()))
+                     for hidden, scores in (found, wanted)]
+        agree(*gradients)
+    assert smelt.stats()['segments'] <= 2
+
+
+def fixing(compiled, *sizes):
+    for n in sizes:
+        compiled(torch.randn(n, 4))
+    return smelt.explain(compiled)(torch.randn(sizes[-1], 4))
+
+
+def unrolls(x):
+    total = 0
+    for i in range(x.shape[0]):
+        total = total + x[i]
+    return total
+
+
+def splits(x):
+    return torch.stack(x.split(2)[:2])
+
+
+def decides(x):
+    return x * 2 if x.shape[0] == 5 else x
+
+
+@pytest.mark.parametrize('function, why', [
+    (unrolls, 'a loop over it, which is unrolled'), (splits, 'aten::split'), (decides, 'a comparison')])
+def test_what_fixes_a_size_is_named(function, why):
+    report = fixing(smelt.compile(function), 4, 5, 7)
+    line = function.__code__.co_firstlineno
+    assert any(f'x.shape[0] is fixed by {why}' in text and any(f'{__name__}.py:{line + k}' in text for k in range(4))
+               for text in report.fixed_sizes), report.fixed_sizes
+    assert 'sizes that are fixed' in str(report)
+
+
+def test_parity_fixes_nothing():
+    compiled = smelt.compile(lambda x: x.view(x.shape[0] // 2, 2, 4) if x.shape[0] % 2 == 0 else x)
+    report = fixing(compiled, 4, 5, 8, 7)
+    assert report.fixed_sizes == []
+    assert any('% 2) == 0): was' in line and 'asked at' in line for line in report.recompiles), report.recompiles
+
+
+@pytest.mark.parametrize('function', [unrolls, splits, decides])
+def test_a_marked_size_that_is_fixed_is_an_error(function):
+    compiled = smelt.compile(function)
+    for _ in range(2):  # each call that would compile it
+        x = torch.randn(5, 4)
+        smelt.mark_dynamic(x, 0, name='rows')
+        with pytest.raises(smelt.SizeError, match=r'rows is fixed by .*test_varying_sizes.py:\d+.*smelt.mark_static'):
+            compiled(x)
+    y = torch.randn(5, 4)
+    smelt.mark_dynamic(y, 0)
+    smelt.mark_static(y, 0)
+    agree(compiled(y), function(y))
+    agree(compiled(torch.randn(6, 4)).shape, function(torch.randn(6, 4)).shape)
+
+
+def test_a_mark_has_a_name():
+    compiled = smelt.compile(lambda x: x * 2 if x.shape[0] > 3 else x)
+    x = torch.randn(5, 4)
+    smelt.mark_dynamic(x, 0, name='rows')
+    compiled(x)
+    compiled(torch.randn(2, 4))
+    report = smelt.explain(compiled)(x)
+    assert any('(rows > 3)' in line for segment in report.segments for line in segment.guard_lines)
+    assert any('(rows > 3): was true, is false, asked at' in line for line in report.recompiles)
+
+
+def test_a_limit_of_one_program():
+    """The program for all sizes is none of the variants that the limit is about."""
+    stats = run(lambda x: torch.tanh(x) * 2, rows(4, 5, 6, 9, 31, 3), options={'recompile_limit': 1})
+    assert stats['segments'] == 2 and stats['recompiles'] == 1
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+@pytest.mark.parametrize('factor', [2, 0.5, 1.5, 0.75, 1 / 3, 0.3, 2.7])
+@pytest.mark.parametrize('mode', ['nearest', 'bilinear'])
+def test_interpolation_by_any_factor(mode, factor, backend):
+    call = lambda x: F.interpolate(x, scale_factor=factor, mode=mode)  # noqa: E731
+    stats = run(call, [(torch.randn(1, 2, n, n + 2),) for n in (20, 21, 22, 35, 40, 50)], backend=backend)
+    assert stats['segments'] <= 2
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+def test_interpolation_to_any_size(backend):
+    call = lambda x, y: F.interpolate(x, size=y.shape[-2:], mode='bilinear', align_corners=False)  # noqa: E731
+    stats = run(call, [(torch.randn(1, 2, n, n + 2), torch.randn(1, 1, 3 * n, n + 5)) for n in (20, 21, 22, 35, 40, 50)],
+                backend=backend)
+    assert stats['segments'] <= 3
+
+
+@pytest.mark.parametrize('kind', [nn.RNN, nn.GRU, nn.LSTM])
+@pytest.mark.parametrize('train', [False, True])
+def test_recurrent_layers(kind, train):
+    layer = kind(4, 6, num_layers=2, bidirectional=True).train(train)
+
+    def function(x):
+        with torch.set_grad_enabled(train):
+            return layer(x)[0]
+
+    batches, lengths = ([(torch.randn(*shape(n)),) for n in (3, 4, 7, 2, 9)] for shape in (lambda n: (5, n, 4), lambda n: (n, 3, 4)))
+    for calls in (batches, lengths) if kind is nn.LSTM else (batches,):
+        run(function, calls, options={'rollback': False})
+        assert smelt.stats()['segments'] <= 2
+
+
+def test_ten_thousand_sizes_leak_nothing():
+    def function(x):
+        return (x.view(x.shape[0] * 2, -1).tanh() * x.shape[0]).sum(1)
+
+    compiled = smelt.compile(function)
+
+    def resident():
+        with open('/proc/self/statm') as file:
+            return int(file.read().split()[1]) * 4096
+
+    with torch.no_grad():
+        for n in range(2, 2002):
+            compiled(torch.ones(n, 4))
+        before = resident()
+        for n in range(2002, 12002):
+            compiled(torch.ones(n % 3000 + 2, 4))
+        assert resident() - before < 8 << 20
+    assert smelt.stats()['segments'] == 2

@@ -274,3 +274,31 @@ def test_of_what_the_call_makes(name, backend):
     x = torch.ones(2)
     for _ in range(3):
         assert compiled(x)[0]._version == function(x)._version
+
+
+DATA = {
+    "data": lambda x: (x.data, x.data),
+    "a view of it": lambda x: (v := x.data, v[1:], v.t()),
+    "beside the tensor": lambda x: (x.data, x.detach(), x[1:], x),
+    "changed": lambda x: (v := x.data, v.mul_(2), v[0].add_(1), x),
+    "both changed": lambda x: (v := x.data, x.add_(1), v.mul_(2), x.view(-1).sub_(1), v.view(-1), x[0]),
+    "a kernel beside it": lambda x: (x.data.t().contiguous().t(), x.data, x * 2 + 1),
+}
+
+
+@pytest.mark.parametrize("later", (None, 0, 1))
+@pytest.mark.parametrize("name", DATA)
+def test_data_that_is_returned_counts_for_itself(name, later):
+    def use(function):
+        x = torch.ones(4, 4)
+        results = function(x)
+        if later is not None:
+            results[later].add_(1)
+        return [t._version for t in (x, *results)], [t.clone() for t in (x, *results)]
+
+    compiled = smelt.compile(DATA[name])
+    for _ in range(3):
+        versions, contents = use(compiled)
+        expected, expected_contents = use(DATA[name])
+        assert versions == expected
+        torch.testing.assert_close(contents, expected_contents)

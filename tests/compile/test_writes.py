@@ -338,3 +338,72 @@ def test_running_statistics(backend):
             torch.testing.assert_close(compiled(x), other(x), rtol=1e-4, atol=1e-4)
         for a, b in zip(net.buffers(), other.buffers()):
             torch.testing.assert_close(a, b)
+
+
+# -- ops in place that change what a tensor looks like, and change it back
+
+
+NO_CHANGES = {
+    "squeeze_": lambda x: x.squeeze_(),
+    "squeeze_ a dimension": lambda x: x.squeeze_(0),
+    "t_ twice": lambda x: x.t_().t_(),
+    "unsqueeze_, squeeze_": lambda x: x.unsqueeze_(0).squeeze_(0),
+    "transpose_ with itself": lambda x: x.transpose_(1, 1),
+    "swapaxes_ twice": lambda x: x.swapaxes_(0, 1).swapaxes_(0, 1),
+}
+
+
+@pytest.mark.parametrize("backend", ("native", "interpret", "eager"))
+@pytest.mark.parametrize("name", NO_CHANGES)
+def test_a_caller_s_tensor_that_looks_as_before(name, backend):
+    change = NO_CHANGES[name]
+
+    def before(x):
+        view = x[1:]
+        change(x)
+        return view, x, x * 2
+
+    def around_writes(x):
+        view = x[:, 0]
+        x.add_(1)
+        change(x)
+        view.mul_(2)
+        return view, x.sum(), x[0]
+
+    def nothing_else(x):
+        change(x)
+
+    for function in (before, around_writes):
+        check(function, normal((6, 5)), backend=backend)
+    compiled = smelt.compile(nothing_else, backend=backend)
+    for _ in range(3):
+        x, y = torch.ones(6, 5), torch.ones(6, 5)
+        assert compiled(x) is None and nothing_else(y) is None
+        assert torch.equal(x, y) and x._version == y._version
+
+
+RESHAPES = {
+    "t_": lambda x: x.t_(),
+    "transpose_": lambda x: x.transpose_(0, 1),
+    "unsqueeze_": lambda x: x.unsqueeze_(0),
+    "resize_": lambda x: x.resize_(2, 5),
+}
+
+
+@pytest.mark.parametrize("order", ("two same two", "same two same", "two two same"))
+@pytest.mark.parametrize("backend", ("native", "eager"))
+@pytest.mark.parametrize("name", RESHAPES)
+def test_one_tensor_for_two_arguments_gets_other_sizes(name, backend, order):
+    def function(x, y):
+        RESHAPES[name](x)
+        return y, y.split(1)[0], y.sum(0)
+
+    compiled = smelt.compile(function, backend=backend)
+    for kind in order.split() * 2:
+        results = []
+        for call in (function, compiled):
+            (x,) = normal((4, 5))()
+            results.append((call(x, x if kind == "same" else torch.ones(4, 5)), x))
+        (want, x), (got, y) = results
+        assert x.shape == y.shape and x.stride() == y.stride() and torch.equal(x, y)
+        torch.testing.assert_close(got, want)

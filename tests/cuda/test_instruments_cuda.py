@@ -77,8 +77,9 @@ def test_kernel_time_counts_once(run, more):
     assert smelts(data) > 0 and abs(told / smelts(data) - 1) < 1e-6, (told, smelts(data))
     busy = data['device_seconds']
     assert smelts(data) <= busy * 1.0001 and 0 < busy <= data['profiled_seconds'] * 1.02
-    # The kernels of the GPU, PyTorch's included, are the call.
-    assert busy > 0.9 * data['profiled_seconds'] or data['profiled_seconds'] < 1e-3, (busy, data['profiled_seconds'])
+    # The kernels of the GPU, PyTorch's included, are the call, profiled and not.
+    for call in (data['profiled_seconds'], data['compiled_seconds']):
+        assert busy > 0.9 * call, (busy, data['profiled_seconds'], data['compiled_seconds'])
 
 
 def test_parts_of_the_host_are_the_call(run):

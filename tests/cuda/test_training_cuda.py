@@ -69,6 +69,27 @@ def test_a_net_of_convolutions_and_batch_norms(format, whole):
         compare(model, lambda m, x, y: F.cross_entropy(m(x), y), x, y, whole=whole)
 
 
+def test_a_step_under_autocast_with_momentum_and_the_channels_last_is_one_graph():
+    torch.manual_seed(0)
+    model = Net().cuda().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    x = torch.randn(8, 3, 32, 32, device='cuda').to(memory_format=torch.channels_last)
+    y = torch.randint(0, 10, (8,), device='cuda')
+
+    @smelt.compile(fullgraph=True)
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast('cuda', torch.bfloat16):
+            loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+    losses = [step().item() for _ in range(8)]
+    assert losses[-1] < losses[0]
+    report = smelt.explain(step)()
+    assert not any(segment.op_by_op for segment in report.segments), str(report)
+
+
 def test_statistics_of_a_batch_far_from_zero():
     torch.manual_seed(0)
     norm = nn.BatchNorm2d(4).cuda()
@@ -113,6 +134,21 @@ def test_gradients_of_embeddings_are_the_same_each_time_where_that_is_asked_for(
         torch.use_deterministic_algorithms(False)
 
 
+@pytest.mark.parametrize('foreach', [True, False])
+def test_counts_of_steps_need_no_kernel_of_pytorchs(foreach):
+    weights = [nn.Parameter(torch.randn(8, 8, device='cuda')) for _ in range(20)]
+    optimizer = torch.optim.AdamW(weights, foreach=foreach)
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
+    step = smelt.compile(optimizer.step)
+    for _ in range(4):
+        step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiled:
+        step()
+    assert not [event.name for event in profiled.events() if event.name in ('aten::add', 'aten::_foreach_add')]
+    assert all(optimizer.state[weight]['step'].item() == 5 for weight in weights)
+
+
 def test_a_branch_on_integers_that_the_program_makes_does_not_wait_for_the_device():
     def f(x):
         positions = torch.arange(8, device=x.device)[None].expand(2, -1)
@@ -136,3 +172,19 @@ def test_logits_of_an_odd_vocabulary_and_their_gradients():
     def loss(head, hidden):
         return F.cross_entropy(head(hidden).float().view(-1, 10001), target)
     compare(head, loss, hidden, rtol=2e-2, atol=2e-3)
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize('layout', [torch.contiguous_format, torch.channels_last])
+def test_gradients_of_maxima_are_asked_for(dtype, layout):
+    x = torch.randn(4, 16, 33, 40, device='cuda', dtype=dtype).to(memory_format=layout)
+
+    def gradient(x, kernel, stride, padding):
+        x = x.detach().requires_grad_()
+        y = F.max_pool2d(x.sin(), kernel, stride, padding)
+        (y * y).sum().backward()
+        return x.grad
+    compiled = smelt.compile(gradient)
+    for window in ((3, 2, 1), (2, 2, 0), (3, 1, 1), (5, 2, 2)):
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x, *window), gradient(x, *window), rtol=2e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-2 if dtype == torch.bfloat16 else 1e-5)

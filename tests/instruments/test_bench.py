@@ -186,14 +186,15 @@ def test_a_table_fits_the_terminal():
     assert terminal.parts_of(columns, rows, 10) == [[0, i] for i in range(1, 9)]
 
 
-def test_the_table_on_a_narrow_terminal(models, tmp_path):
+def on_a_terminal(width, *arguments):
+    """What a program shows on one of that width."""
     import os
     import pty
     import subprocess
     import sys
     ours, theirs = pty.openpty()
-    done = subprocess.Popen([sys.executable, '-m', 'smelt', 'bench', f'{models}:make_model', *FEW, '--no-energy'], stdout=theirs,
-                            stderr=theirs, env={**os.environ, 'COLUMNS': '80', 'TERM': 'xterm'})
+    done = subprocess.Popen([sys.executable, *arguments], stdout=theirs, stderr=theirs, stdin=theirs,
+                            env={**os.environ, 'COLUMNS': str(width), 'TERM': 'xterm'})
     os.close(theirs)
     text = b''
     try:
@@ -203,10 +204,38 @@ def test_the_table_on_a_narrow_terminal(models, tmp_path):
         pass
     assert done.wait() == 0
     os.close(ours)
-    shown = text.decode()
+    return text.decode()
+
+
+@pytest.mark.parametrize('width', (80, 40))
+def test_the_table_on_a_narrow_terminal(models, width):
+    path = models.parent.joinpath(*['a_folder_with_a_long_name'] * 6, models.name)
+    path.parent.mkdir(parents=True)
+    path.write_text(models.read_text())
+    shown = on_a_terminal(width, '-m', 'smelt', 'bench', f'{path}:make_model', *FEW, '--no-energy')
     assert not any('…' in line for line in shown.splitlines() if '│' in line or '┃' in line)
     assert all(word in shown for word in ('median', 'speed-up', 'p99', 'first call', 'memory'))
-    assert 'first call: ' in shown or 'interleaved rounds' in shown  # the progress
+    assert all(step in shown for step in ('first call: eager', 'first call: smelt', 'interleaved rounds', 'memory: smelt'))
+
+
+PROGRESS = """
+from smelt.instruments import terminal
+with terminal.progress('/a/folder' * 20 + '/net.py:make_model', 1.0) as told:
+    told(0.5, 'first call: smelt [x] and ' + 'a long list of options ' * 8)
+"""
+
+
+@pytest.mark.parametrize('width', (200, 80, 59, 40, 20))
+def test_progress_can_be_read_at_any_width(width):
+    pytest.importorskip('rich')
+    import re
+    shown = on_a_terminal(width, '-c', PROGRESS)
+    lines = [re.sub(r'\x1b\[[0-9;?]*[A-Za-z]', '', line) for line in re.split('[\r\n]+', shown)]
+    assert all(len(line) <= width for line in lines)
+    assert any('make_model' in line for line in lines), lines
+    under_way = [line for line in lines if line.startswith('first call: ')]
+    assert under_way and all('50%' in line for line in under_way), lines
+    assert width < 40 or all('smelt [x]' in line for line in under_way)
 
 
 def test_sweeps(models, smelt_command):
@@ -221,6 +250,37 @@ def test_table(models, smelt_command):
     assert code == 0, err
     assert 'median' in out and 'p99' in out and 'speed-up' in out and 'saved as run 1' in out
     assert energy.Rapl().problem == '' or 'energy of the cpu: not available' in out
+
+
+SLOWER = '''
+import torch
+
+
+def stops(x):
+    for _ in range(20):
+        x = x + 1
+        with open(__file__):
+            pass
+    return x
+
+
+def make_model():
+    return stops, torch.ones(2)
+'''
+
+
+def test_what_goes_back_to_eager_is_said(tmp_path, smelt_command, monkeypatch):
+    from smelt import _native
+    path = tmp_path / 'slower_compiled.py'
+    path.write_text(SLOWER)
+    found = measured(smelt_command, f'{path}:make_model', '--no-memory')
+    assert [row['rollbacks'] for row in found['rows']][0] == []
+    # Whether it has gone back in so few calls is the clock's business.
+    from smelt.instruments import bench
+    monkeypatch.setattr(bench._compile, 'native_of', lambda compiled: type('', (), {'_rollbacks': lambda self: ['it is left to Python.']})()
+                        if isinstance(compiled, _native.CompiledFunction) else None)
+    _, out, _ = smelt_command('bench', f'{path}:make_model', '--no-memory', *FEW)
+    assert 'smelt: it is left to Python.' in out and 'eager: it is' not in out
 
 
 def test_where(models, smelt_command):
@@ -275,6 +335,23 @@ def test_contestants_take_turns(monkeypatch):
     assert order[-8:] == ['a', 'b', 'b', 'a'] * 2
     assert samples == {'a': [1.0] * 4, 'b': [2.0] * 4}
     assert rounds.ratio(samples['b'], samples['a']) == (2.0, 2.0, 2.0)
+
+
+def test_a_device_is_waited_for_in_each_call(monkeypatch):
+    """A GPU that computes for 60 us what the host starts in 10: a call alone takes 70, and 60 when the next is started meanwhile."""
+    now, busy_until = [0.0], [0.0]
+
+    def call():
+        now[0] += 10e-6
+        busy_until[0] = max(busy_until[0], now[0]) + 60e-6
+
+    def wait(devices):
+        now[0] = max(now[0], busy_until[0])
+    monkeypatch.setattr(rounds, 'clock', lambda: now[0])
+    monkeypatch.setattr(rounds, 'wait_for', wait)
+    samples = rounds.in_turn({'a': call}, 0, ['cuda'], rounds=4)
+    assert samples['a'] == pytest.approx([70e-6] * 4)
+    assert rounds.back_to_back({'a': call}, ['cuda'])['a'] == pytest.approx(60.5e-6)
 
 
 def test_statistics():

@@ -146,6 +146,15 @@ def test_another_pytorch_or_python_is_one_sentence(tmp_path, suffix, said):
     assert done.returncode == 1 and said in done.stderr.splitlines()[-1]
 
 
+def test_a_command_that_is_interrupted_while_pytorch_is_loaded(tmp_path):
+    (tmp_path / 'torch.py').write_text('raise KeyboardInterrupt\n')
+    world = {**os.environ, 'PYTHONPATH': f'{tmp_path}{os.pathsep}{os.environ.get("PYTHONPATH", "")}'}
+    done = smelt_process('-m', 'smelt', 'doctor', env=world)
+    assert (done.returncode, done.stdout, done.stderr) == (130, '', 'smelt: interrupted\n')
+    done = smelt_process('-c', 'import smelt', env=world)
+    assert done.returncode not in (0, 130) and 'KeyboardInterrupt' in done.stderr
+
+
 def test_import_takes_at_most_30_ms_beyond_torch():
     """Processor time, which other programs do not lengthen much: the least of some."""
     program = 'import torch, time; start = time.process_time(); import smelt; print(time.process_time() - start)'
@@ -210,6 +219,7 @@ BAD_ARGUMENTS = {
     '--depth=0': 'at least 1',
     '--seconds=-1': 'larger than 0',
     '--tolerance=0': 'larger than 0',
+    '--inputs=torch.ones(3) --device=abacus': "'abacus' is no device of PyTorch",
     '--inputs=torch.ones(': 'is no Python expression',
     '--inputs=torch.ones(rows)': "name 'rows' is not defined",
 }
@@ -217,5 +227,5 @@ BAD_ARGUMENTS = {
 
 @pytest.mark.parametrize('argument', BAD_ARGUMENTS)
 def test_bad_arguments_of_bench(argument, models, smelt_command):
-    code, _, err = smelt_command('bench', f'{models}:make_model', argument)
+    code, _, err = smelt_command('bench', f'{models}:make_model', *argument.split(' '))
     assert code == 2 and BAD_ARGUMENTS[argument] in err and err.count('\n') == 1

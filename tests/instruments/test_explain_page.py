@@ -9,7 +9,7 @@ import torch
 
 import smelt
 from smelt.instruments import inspection, kernels, page
-from smelt.instruments.timeline import busy_seconds, rows_of, shares_of
+from smelt.instruments.timeline import busy_seconds, rows_of, shares_of, time_line
 
 needs_browser = pytest.mark.skipif(chromium.PATH is None, reason='there is no chromium (Debian: apt-get install chromium)')
 
@@ -77,6 +77,26 @@ def test_the_parts_of_a_call_make_the_call():
     assert shares_of(timeline) == {'kernels': 20, 'pytorch': 20, 'between': 10, 'python': 50}
 
 
+def test_the_shortest_of_the_profiled_calls_is_told():
+    """All calls are in one session of the profiler, and the time line has one of them."""
+    calls = []
+
+    class State:
+        def restore(self):
+            calls.append('restored')
+
+    def call():
+        calls.append('called')
+        if calls.count('called') != 3:
+            time.sleep(0.05)
+        return torch.ones(10).sin()
+    timeline, took = time_line(call, State(), 4)
+    assert calls == ['called', 'restored'] * 4 and took < 0.04
+    names = [row['name'] for row in timeline]
+    assert names.count('call') == 1 and names.count('aten::sin') == 1
+    assert timeline[0]['name'] == 'call' and timeline[0]['seconds'] == pytest.approx(took)
+
+
 def test_nodes_know_their_kernel_and_why_it_ends(data):
     nodes = [node for nodes in data['graphs'] for node in nodes]
     assert all('group' in node for node in nodes)
@@ -84,6 +104,19 @@ def test_nodes_know_their_kernel_and_why_it_ends(data):
     assert tanh['group'].startswith('tanh') and next(node for node in nodes if node['op'] == 'aten::mm')['group'] == ''
     ends = [row for rows in data['ends_of_groups'] for row in rows]
     assert any(row['before'] == 'aten::mm' and row['after'] == tanh['group'] and 'dispatcher' in row['why'] for row in ends)
+
+
+def test_nodes_with_traits_have_their_inputs():
+    from smelt.instruments.fusion_groups import nodes_of
+    nodes = nodes_of('''graph {
+  input %0: f32[3] = argument 1 requires_grad
+  %1, %2: f32[3]{1, 10} = aten::native_dropout(%0, 0.5, true) random
+  %3: f32[3] = smelt::write(%0, %1) effect view
+  %4: f32[3] = aten::t(%3) view
+}''')
+    assert [(node['op'], node['inputs'], node['is_view']) for node in nodes] == [
+        ('argument 1 requires_grad', [], False), ('aten::native_dropout', ['%0'], False), ('smelt::write', ['%0', '%1'], False),
+        ('aten::t', ['%3'], True)]
 
 
 def test_kernels_of_one_name_have_their_own_times():

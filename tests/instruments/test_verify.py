@@ -379,3 +379,97 @@ def test_differences():
         assert difference.compare('', value + torch.finfo(dtype).eps, value).max_ulp == 1
     minus = torch.tensor([-1e-45])
     assert difference.compare('', minus, -minus).max_ulp == 2
+
+
+# -- functions that are sensitive
+
+
+def direction(a, b):
+    """Of a difference, as a step of Adam is of a gradient: what is divided by its own size may be rounding alone."""
+    difference = a - b
+    return difference / (difference.abs() + 1e-7)
+
+
+def inputs_of_direction():
+    a = torch.linspace(1, 1.5, 1000)
+    return a, a + torch.linspace(-1e-5, 1e-5, 1000)
+
+
+def moves_inputs(size):
+    """A back end that computes right, of inputs that are off by so much."""
+    def compile(graph, example_inputs):
+        def run(*inputs):
+            return graph(*[value * (1 + size * torch.linspace(-1, 1, 1000)) for value in inputs[:1]], *inputs[1:])
+        return run
+    return compile
+
+
+@pytest.mark.parametrize('size, is_right', ((2e-7, True), (1e-4, False)))
+def test_a_result_may_be_as_far_off_as_roundings_make_it(size, is_right):
+    with torch.no_grad():
+        found = smelt.verify(smelt.compile(direction, backend=moves_inputs(size)), *inputs_of_direction())
+    row = found.outputs[0]
+    assert row.ok is is_right and row.max_abs > 1e-3 > 1e3 * row.eager_from_fp64, str(found)
+    assert (row.note == 'eager moves as far when its inputs are rounded otherwise') is is_right
+
+
+def test_other_roundings_move_what_is_sensitive_alone():
+    from smelt.instruments.conditioning import spread_of_function
+    inputs = inputs_of_direction()
+    expected = direction(*inputs)
+    spread, = spread_of_function(lambda a, b: (direction(a, b),), inputs, [expected])
+    assert spread.dtype is torch.float64 and spread[490:510].min() > 0.1 and spread[:10].max() < 0.01
+    other = expected.clone()
+    other[500] += 0.5
+    assert not difference.compare('', other, expected).ok and difference.compare('', other, expected, None, spread).ok
+    other[0] = -other[0]
+    assert not difference.compare('', other, expected, None, spread).ok
+
+
+def test_a_sensitive_function_in_production_is_not_rolled_back():
+    a, b = inputs_of_direction()
+    changed = torch.zeros(1000)
+
+    def step(a, b):
+        changed.add_(direction(a, b))
+        return direction(a, b)
+    fast = smelt.compile(step, backend=moves_inputs(2e-7), options={'verify_every': 1})
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter('error')
+        for count in range(1, 4):
+            fast(a, b)
+            torch.testing.assert_close(changed[:400], count * direction(a, b)[:400], rtol=0.2, atol=0.2)
+    assert smelt.stance(fn=fast) == 'default'
+    text, _ = rolled_back(direction, lambda outputs: [-output for output in outputs], a, b)
+    assert 'output 0 is off by 2' in text or 'output 0 is off by 1.9' in text
+
+
+def test_a_step_of_adamw_in_production_is_not_rolled_back():
+    """Weights whose gradients are rounding alone move by the learning rate, either way."""
+    blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(256), nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256))
+                           for _ in range(4))
+    optimizer, x = torch.optim.AdamW(blocks.parameters()), torch.randn(2, 128, 256)
+
+    @smelt.compile(options={'verify_every': 1})
+    def step():
+        optimizer.zero_grad()
+        y = x
+        for block in blocks:
+            y = y + block(y)
+        loss = y.square().mean()
+        loss.backward()
+        optimizer.step()
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        for _ in range(3):
+            optimizer.state.clear()  # each step is a first one
+            step()
+    assert smelt.stance(fn=step) == 'default'
+
+
+def test_memory_that_was_never_written_is_no_mismatch():
+    def function(x):
+        return torch.empty_like(x).copy_(x).sin()
+    with torch.no_grad():
+        found = smelt.verify(smelt.compile(function, backend=wrong_where('aten::sin')), torch.randn(1000))
+    assert not found.ok and found.culprit.ops == ['aten.sin.default']

@@ -254,7 +254,8 @@ def attentions(g):
         return
     b, h, t, s, d = g.choice([1, 2]), g.choice([1, 3]), g.choice([1, 4]), g.choice([1, 5]), g.choice([1, 8])
     dtype = g.choice(FLOATS)
-    q, k, v = (g.tensor([b, h, n, d], dtype) for n in (t, s, s))
+    shared = g.choice([1, h])  # heads of keys and values
+    q, k, v = (g.tensor([b, heads, n, d], dtype) for heads, n in ((h, t), (shared, s), (shared, s)))
     mask = g.tensor(g.choice([[t, s], [b, 1, t, s], [b, h, t, s]]), dtype) if g.chance(0.3) else None
     causal = mask is None and g.chance(0.3)
     yield aten._scaled_dot_product_flash_attention_for_cpu, (q, k, v, 0.0, causal), {"attn_mask": mask}

@@ -49,7 +49,9 @@ class Fuzzer:
 @pytest.mark.slow
 def test_arguments_from_schema():
     fuzzer = Fuzzer()
-    answers = {name: fuzzer.check(name) for name in sorted(ROWS) if not any(word in name for word in FRAGILE)}
+    # PyTorch has none of smelt's own ops to compare with; test_random_words.py is about those.
+    names = [name for name in sorted(ROWS) if not name.startswith("smelt::") and not any(word in name for word in FRAGILE)]
+    answers = {name: fuzzer.check(name) for name in names}
     fuzzer.stop()
     crashed = [name for name, answer in answers.items() if answer is None]
     print(f"{len(answers)} ops; eager crashed, skipped: {', '.join(crashed) or 'none'}")

@@ -242,10 +242,18 @@ def test_interpolation_by_a_factor(factor):
         same(graph.run(x), F.interpolate(x[None, None], scale_factor=factor))
 
 
-def test_interpolation_by_any_factor_pins_the_size():
-    """PyTorch computes the new size in floating point."""
+def test_interpolation_by_a_ratio_keeps_the_size():
     graph = smelt.record(lambda x: F.interpolate(x[None, None], scale_factor=1.7), torch.randn(4, 6), dynamic_shapes=BATCH)
+    for length in range(2, 60):
+        x = torch.randn(length, 6)
+        same(graph.run(x), F.interpolate(x[None, None], scale_factor=1.7))
+
+
+def test_interpolation_by_any_other_factor_pins_the_size():
+    """PyTorch computes the new size in floating point."""
+    factor = 3**0.5
+    graph = smelt.record(lambda x: F.interpolate(x[None, None], scale_factor=factor), torch.randn(4, 6), dynamic_shapes=BATCH)
     x = torch.randn(4, 6)
-    same(graph.run(x), F.interpolate(x[None, None], scale_factor=1.7))
+    same(graph.run(x), F.interpolate(x[None, None], scale_factor=factor))
     with pytest.raises(smelt.Error, match="s0 == 4"):
         graph.run(torch.randn(5, 6))

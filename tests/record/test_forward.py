@@ -142,3 +142,10 @@ def test_text_of_graph():
         "}\n"
     )
     assert len(graph) == 2 and repr(graph) == "<smelt.Graph of 2 ops>"
+
+
+def test_a_sum_of_single_elements_rounds_the_whole_number_once():
+    """Sums of a count of steps and a number have a way of their own; this is none: through a double, it would be 2**60."""
+    count, number = torch.zeros(()), torch.tensor(2**60 + 2**36 + 1)
+    graph = smelt.record(torch.add, count, number)
+    assert torch.equal(graph.run(count, number), count + number) and (count + number).item() == 2**60 + 2**37

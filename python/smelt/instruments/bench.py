@@ -1,12 +1,13 @@
 """smelt bench: what compiling is worth, measured on the user's own model."""
 import contextlib
+import dataclasses
 import datetime
 import gc
 import itertools
 
 import torch
 
-from .. import _native
+from .. import _compile, _native
 from . import energy, machine, memory, rounds
 from .contestants import INFERENCE, make_step
 from .log_lines import collected, stages_of
@@ -32,7 +33,7 @@ def run(target, contestants, *, kind=INFERENCE, sweep=None, device=None, seconds
 
 
 def _measure(target, contestants, kind, point, device, seconds, rounds_, with_memory, with_energy, told):
-    steps, rows, devices = {}, {}, []
+    steps, compiled, rows, devices = {}, {}, {}, []
     for contestant in contestants:
         told(0.0, f'first call: {contestant.label}')
         case = target.make(device=device, **point)
@@ -40,19 +41,24 @@ def _measure(target, contestants, kind, point, device, seconds, rounds_, with_me
         row = {'label': contestant.label, 'kind': kind, 'devices': devices, 'samples_per_call': case.samples,
                'point': point}
         with _users_code(target.text, contestant.label):
-            steps[contestant.label] = step = make_step(case, contestant, kind)
+            compiled[contestant.label] = made = []
+            steps[contestant.label] = step = make_step(case, _remembering(contestant, made), kind)
             row |= _first_call(step, devices)
         rows[contestant.label] = row
     with _users_code(target.text, ''):
         samples = rounds.in_turn(steps, seconds, devices, rounds_,
                                  lambda done, text=None: told(done, 'interleaved rounds'))
+        # On a GPU calls overlap unless they are waited for.
+        streams = rounds.back_to_back(steps, devices) if 'cuda' in devices else {}
     base = samples[contestants[0].label]
     for label, values in samples.items():
         row = rows[label]
         row |= rounds.describe(values)
-        row['throughput'] = row['samples_per_call'] / row['median']
+        row['throughput'] = row['samples_per_call'] / streams.get(label, row['median'])
         row['speedup'], row['speedup_low'], row['speedup_high'] = rounds.ratio(base, values)
         row['samples'] = values
+        row['rollbacks'] = [sentence for one in compiled[label] if (native := _compile.native_of(one)) is not None
+                            for sentence in native._rollbacks()]
     usable, notes = energy.meters(devices) if with_energy else ([], {})
     for label, step in steps.items():
         if with_memory:
@@ -64,11 +70,20 @@ def _measure(target, contestants, kind, point, device, seconds, rounds_, with_me
     return list(rows.values()), notes
 
 
+def _remembering(contestant, made):
+    """The contestant, which appends what it compiles to a list."""
+    def compile(model):
+        made.append(contestant.compile(model))
+        return made[-1]
+    return dataclasses.replace(contestant, compile=compile)
+
+
 def _first_call(step, devices):
-    """Seconds of the first call, and of what smelt did in it."""
+    """Seconds of the first call and the one behind it, which makes the code of what that has written down; and of what smelt
+    did in them."""
     before = _native.counters()
     with collected('perf') as lines:
-        took = rounds.once(step, devices)
+        took = rounds.once(step, devices) + rounds.once(step, devices)
     after = _native.counters()
     stages = {}
     if after['segments'] > before['segments']:

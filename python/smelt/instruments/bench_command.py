@@ -161,6 +161,8 @@ def _show(found, path):
         if row['stages']:
             parts = [f'{name} {terminal.seconds(took)}' for name, took in row['stages'].items()]
             print(f'{_name(row)}: first call {terminal.seconds(row["first_call"])}, of it ' + ', '.join(parts))
+        for sentence in row.get('rollbacks', ()):
+            print(f'{_name(row)}: {sentence}')
     if 'saved_as' in found:
         print(f'saved as run {found["saved_as"]} in {path}')
     if 'check_note' in found:

@@ -10,11 +10,11 @@ def nodes_of(graph):
     for line in graph.splitlines():
         if line.startswith('#'):
             part = line.lstrip('# ').split(',')[0].split(':')[0]
-        elif match := re.match(r'\s*(?:input )?(%\d+(?:, %\d+)*): (.*?) = (\S+?)(?:\((.*)\)|\s+(.*))?( view)?$', line):
+        elif match := re.match(r'\s*(?:input )?(%\d+(?:, %\d+)*): (.*?) = (\S+?)(?:\((.*)\)((?: \w+)*)|\s+(.*))?$', line):
             names = re.findall(r'%\d+', match[1])
-            op = match[3] if match[4] is not None else f'{match[3]} {match[5] or ""}'.strip()
+            op = match[3] if match[4] is not None else f'{match[3]} {match[6] or ""}'.strip()
             rows.append({'id': names[0], 'names': names, 'op': op, 'type': match[2], 'part': part,
-                         'inputs': re.findall(r'%\d+', match[4] or ''), 'is_view': bool(match[6]), 'text': line.strip()})
+                         'inputs': re.findall(r'%\d+', match[4] or ''), 'is_view': (match[5] or '').split() == ['view'], 'text': line.strip()})
     return rows
 
 

@@ -47,7 +47,7 @@ def inspect(original, settings, args, kwargs, earlier=None, told=lambda done, te
     report = _explain._report(compiled, (original, args, kwargs))
     data = json.loads(report.json())
     if earlier is not None:
-        for key in ('recompiles', 'rollbacks'):
+        for key in ('recompiles', 'rollbacks', 'fixed_sizes'):
             data[key] = list(dict.fromkeys([*getattr(earlier, key), *data[key]]))
     told(0.7, 'bandwidth')
     device = 'cuda' if any(row['on_device'] for row in timeline) else 'cpu'

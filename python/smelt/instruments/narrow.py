@@ -14,6 +14,7 @@ import zlib
 import torch
 
 from .. import _compile, _native, _tree
+from .conditioning import spread_of_function
 from .difference import compare
 from .kernels import groups_in
 from .log_lines import collected
@@ -47,7 +48,7 @@ class Culprit:
         return '\n'.join(lines)
 
 
-def narrow(original, args, kwargs, settings, state, eager, reference, script, told):
+def narrow(original, args, kwargs, settings, state, eager, reference, spread, script, told):
     """The Culprit of a call that is off."""
     tried = []
 
@@ -58,7 +59,7 @@ def narrow(original, args, kwargs, settings, state, eager, reference, script, to
         except Exception as error:
             tried.append(f'{text}: raises {type(error).__name__}')
             return True
-        off = not all(row.ok for rows in differences(found, eager, reference) for row in rows)
+        off = not all(row.ok for rows in differences(found, eager, reference, spread) for row in rows)
         tried.append(f'{text}: {"off" if off else "ok"}')
         return off
     part = find_part(settings, is_off)
@@ -148,17 +149,21 @@ def _bisect(low, high, holds):
 def _is_off(ops, first, last, settings):
     """Whether the last op's results differ between eager and compiled."""
     stretch = ops.stretch(first, last)
-    if not stretch.tensors or stretch.ops[-1][0] is torch.ops.aten.detach.default:
-        return False
+    last_op = stretch.ops[-1][0]
+    if not stretch.tensors or last_op is torch.ops.aten.detach.default or 'empty' in last_op._schema.name:
+        return False  # nothing is computed, or what is in memory by chance
     try:
         function = stretch.function()
         expected = function(*_copies(stretch.tensors))
         compiled = _compile.compile_with(function, settings)
         for _ in range(2):
             found = compiled(*_copies(stretch.tensors))
+        if all(compare('', one, other).ok for one, other in zip(found, expected)):
+            return False
+        spread = spread_of_function(function, stretch.tensors, expected)
     except Exception:
         return False
-    return not all(compare('', one, other).ok for one, other in zip(found, expected))
+    return not all(compare('', one, other, None, moves).ok for one, other, moves in zip(found, expected, spread))
 
 
 def _copies(tensors):

@@ -2,28 +2,36 @@
 import warnings
 
 from .. import _tree
+from .conditioning import spread_of
 from .difference import compare
 from .problems import one_line
 from .state import State, copy_of, is_plain
+from .verify import Outcome
 
 
 def check(compiled, args, kwargs):
     """In the place of a call of a CompiledFunction: the result of the call, eager's if the two differ.
 
     The function is called twice from one start: what it changes in tensors, modules, optimizers, lists and dicts that
-    it can reach is put back in between. What it prints or writes elsewhere happens twice.
+    it can reach is put back in between. What it prints or writes elsewhere happens twice, and more often where the two differ:
+    eager is then called with other roundings, to learn whether the function is that sensitive.
     """
     every = compiled._settings.options['verify_every']
     compiled._watch(None, 0)
-    bound = compiled._bound
+    given = args if compiled._bound is None else args[1:]
     try:
         state = State(compiled._function, args, kwargs)
-        expected_result = compiled._function(*args, **kwargs)
-        expected, changed = _kept(expected_result), state.changed()
+        eager = _outcome(compiled._function(*args, **kwargs), state)
         state.restore()
         try:
-            result = compiled(*(args if bound is None else args[1:]), **kwargs)
-            off = _first_off(_kept(result), expected) or _first_off_state(state.changed(), changed, state.before())
+            result = compiled(*given, **kwargs)
+            found = _outcome(result, state)
+            off = _first_off(found, eager, state.before())
+            if off is not None:
+                state.restore()
+                spread = spread_of(compiled._function, args, kwargs, state, eager, with_gradients=False)
+                off = _first_off(found, eager, state.before(), spread)
+                result = compiled(*given, **kwargs) if off is None else None
         except Exception as error:  # eager has raised nothing
             off = f'it raised {one_line(error)}'
         if off is None:
@@ -37,33 +45,30 @@ def check(compiled, args, kwargs):
         raise
 
 
-def _kept(result):
-    """Tensors as they are now, then the numbers and texts beside them."""
+def _outcome(result, state):
+    """Tensors as they are now, then the numbers and texts beside them; and what was changed."""
     tensors = []
     structure = _tree.flatten(result, tensors)
-    return [*(copy_of(tensor) if is_plain(tensor) else tensor.detach() for tensor in tensors), *_tree.values_of(structure)]
+    return Outcome([*(copy_of(tensor) if is_plain(tensor) else tensor.detach() for tensor in tensors),
+                    *_tree.values_of(structure)], {}, state.changed())
 
 
-def _first_off(found, expected):
+def _first_off(found, eager, before, spread=None):
     """What is off first, as a clause; None if nothing is."""
-    if len(found) != len(expected):
-        return f'it has {len(found)} values, and eager {len(expected)}'
-    return _first_of(compare(f'output {number}', one, other) for number, (one, other) in enumerate(zip(found, expected)))
-
-
-def _first_off_state(found, expected, before):
-    for name in sorted(found.keys() ^ expected.keys()):
+    if len(found.values) != len(eager.values):
+        return f'it has {len(found.values)} values, and eager {len(eager.values)}'
+    moves = spread.values if spread else [None] * len(found.values)
+    rows = [compare(f'output {number}', one, other, None, move)
+            for number, (one, other, move) in enumerate(zip(found.values, eager.values, moves))]
+    for name in sorted(found.changed.keys() ^ eager.changed.keys()):
         if name not in before:
-            return f'{name} is set {"in eager" if name in expected else "compiled"} alone'
-    return _first_of(compare(name, found.get(name, before.get(name)), expected.get(name, before.get(name)))
-                     for name in {**expected, **found})
-
-
-def _first_of(differences):
-    for one in differences:
-        if not one.ok:
-            return one.name + (f': {one.note}' if one.note else
-                               f' is off by {one.max_abs:.3g} ({one.max_ulp:.0f} units in the last place)')
+            return f'{name} is set {"in eager" if name in eager.changed else "compiled"} alone'
+    rows += [compare(name, found.changed.get(name, before.get(name)), eager.changed.get(name, before.get(name)), None,
+                     spread.changed.get(name) if spread else None) for name in {**eager.changed, **found.changed}]
+    for row in rows:
+        if not row.ok:
+            return row.name + (f': {row.note}' if row.note else
+                               f' is off by {row.max_abs:.3g} ({row.max_ulp:.0f} units in the last place)')
     return None
 
 

@@ -1,7 +1,8 @@
 """Calls timed against each other on a machine that does other things as well.
 
 The contestants take turns, so that whatever slows the machine down meets all of them; who goes first changes from round
-to round. A sample is one call, or the mean of a loop of calls where one is too short for the clock.
+to round. A sample is one call, or the mean of a loop of calls where one is too short for the clock. Work that a call starts on a
+GPU is waited for in each call, so a sample is how long one takes alone; back_to_back() measures what a GPU does when it is not.
 """
 import gc
 import math
@@ -64,10 +65,29 @@ def _sample(call, loop, devices):
     if loop == 1:
         return once(call, devices)
 
-    def calls():
-        for _ in range(loop):
-            call()
-    return once(calls, devices) / loop
+    start = clock()
+    for _ in range(loop):
+        call()
+        wait_for(devices)
+    return (clock() - start) / loop
+
+
+BACK_TO_BACK = 5, 20  # loops, and calls in each
+
+
+def back_to_back(calls, devices):
+    """{name: seconds per call} of calls that are not waited for one by one: the host starts the next while a GPU computes."""
+    loops, length = BACK_TO_BACK
+    took = {name: [] for name in calls}
+    for _ in range(loops):
+        for name, call in calls.items():
+            wait_for(devices)
+            start = clock()
+            for _ in range(length):
+                call()
+            wait_for(devices)
+            took[name].append((clock() - start) / length)
+    return {name: median(values) for name, values in took.items()}
 
 
 # -- what is said of samples

@@ -88,6 +88,7 @@ class Target:
             if not self.takes(name):
                 where = 'use it in --inputs' if self.inputs is not None else f'give the function a parameter {name}='
                 raise Problem(f'{self.text} takes no {name}; {where} for this option')
+        _check_device(keywords.get('device'))
         torch.manual_seed(seed)
         try:
             made = self._from_expression(**keywords) if self.inputs is not None else self.value(**keywords)
@@ -122,6 +123,13 @@ class Target:
         if not callable(case.model):
             raise Problem(f'{self.text} returned a model of type {type(case.model).__name__}, which can not be called')
         return case
+
+
+def _check_device(device):
+    try:
+        torch.device(device or 'cpu')
+    except RuntimeError as error:
+        raise Problem(f'--device {device!r} is no device of PyTorch; cpu or cuda:0, say') from error
 
 
 def _compiled(expression):

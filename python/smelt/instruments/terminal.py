@@ -61,16 +61,31 @@ def plain_table(columns, rows, title=''):
 
 @contextlib.contextmanager
 def progress(text, total=None):
-    """Gives a function that is called as work goes on: advance(done, text). Nothing is shown where stderr is no
-    terminal."""
+    """Gives a function that is called as work goes on: advance(done, text). The text is what is under way, and can be read
+    whatever the width is; of the first, which may be a path, the end is shown. Nothing is shown where stderr is no terminal."""
     if rich is None or not sys.stderr.isatty():
         yield lambda done=None, text=None: None
         return
     console = rich.console.Console(stderr=True)
-    with rich.progress.Progress(console=console, transient=True) as bar:
-        task = bar.add_task(text, total=total)
-        yield lambda done=None, text=None: bar.update(task, completed=done,
-                                                      **({} if text is None else {'description': text}))
+    columns, room = _progress_columns(console.width)
+    with rich.progress.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(text if len(text) <= room else '…' + text[-room + 1:], total=total)
+
+        def advance(done=None, text=None):
+            if text is None:
+                bar.update(task, completed=done)
+            else:  # drawn at once: what is done may take less than the time between two drawings
+                bar.update(task, completed=done, description=text if len(text) <= room else text[:room - 1] + '…', refresh=True)
+        yield advance
+
+
+def _progress_columns(width):
+    """What is drawn, and how long its text may be: a bar has 10 columns at least, or there is none."""
+    text = rich.progress.TextColumn('{task.description}', markup=False)
+    percentage, bar, left = rich.progress.TaskProgressColumn(), rich.progress.BarColumn(), rich.progress.TimeRemainingColumn()
+    if width < 60:
+        return (text, percentage), max(width - 6, 10)
+    return (text, bar, percentage, left), width - 26
 
 
 def seconds(value):

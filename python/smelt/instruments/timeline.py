@@ -9,29 +9,26 @@ _NOT_WORK = ('annotation', 'sync')  # of a GPU's rows: labels of the host drawn 
 
 
 def time_line(call, state, calls):
-    """([{name, start, seconds, depth, thread, on_device}] of the shortest of some calls, its seconds)."""
+    """([{name, start, seconds, depth, thread, on_device}] of the shortest of some calls, its seconds).
+
+    One session of the profiler sees all of them: what it takes to begin with a GPU falls into the first."""
     from torch.profiler import ProfilerActivity, profile, record_function
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    kept = None
-    for _ in range(calls):
-        with memory.without_stderr(), profile(activities=activities, acc_events=True) as profiled:
+    with memory.without_stderr(), profile(activities=activities, acc_events=True) as profiled:
+        for _ in range(calls):
+            rounds.wait_for(rounds.devices_in_use())
             with record_function('call'):
                 call()
                 rounds.wait_for(rounds.devices_in_use())
-        state.restore()
-        events = sorted(profiled.events(), key=lambda event: event.time_range.start)
-        whole = next((event for event in events if event.name == 'call' and not _is_on_device(event)), None)
-        if whole is None:
-            continue
-        took = (whole.time_range.end - whole.time_range.start) * 1e-6
-        if kept is None or took < kept[0]:
-            kept = (took, events, whole.time_range)
-    if kept is None:
+            state.restore()
+    events = sorted(profiled.events(), key=lambda event: event.time_range.start)
+    spans = [event.time_range for event in events if event.name == 'call' and not _is_on_device(event)]
+    if not spans:
         return [], 0.0
-    took, events, span = kept
-    return rows_of(events, span.start, span.end), took
+    span = min(spans, key=lambda span: span.end - span.start)
+    return rows_of(events, span.start, span.end), (span.end - span.start) * 1e-6
 
 
 def _is_on_device(event):

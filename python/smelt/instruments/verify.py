@@ -89,9 +89,16 @@ def verify_call(fn, args=(), kwargs=None, *, settings=None, bisect=True, script=
         notes.append('nothing ran compiled: Python ran the second call too (smelt explain says why)')
     found = Verification(_name(original), True, *differences(compiled, eager, reference), notes, _shown(settings))
     found.ok = all(row.ok for row in found.rows)
+    if found.ok:
+        return found
+    from .conditioning import spread_of
+    told('how sensitive it is')
+    spread = spread_of(original, args, kwargs, state, eager)
+    found.outputs, found.gradients, found.changed = differences(compiled, eager, reference, spread)
+    found.ok = all(row.ok for row in found.rows)
     if not found.ok and bisect:
         from .narrow import narrow
-        found.culprit = narrow(original, args, kwargs, settings, state, eager, reference, script, told)
+        found.culprit = narrow(original, args, kwargs, settings, state, eager, reference, spread, script, told)
     return found
 
 
@@ -114,7 +121,7 @@ def _name(value):
     return getattr(value, '__qualname__', None) or type(value).__name__
 
 
-def outcome(call, args, kwargs, state):
+def outcome(call, args, kwargs, state, with_gradients=True):
     """Calls from the state, and puts it back."""
     state.restore()
     try:
@@ -125,7 +132,7 @@ def outcome(call, args, kwargs, state):
         values += list(_tree.values_of(structure))
         # Before the gradients are asked for, which may write to buffers of hooks.
         changed = state.changed()
-        return Outcome(values, gradients(tensors, state), changed)
+        return Outcome(values, gradients(tensors, state) if with_gradients else {}, changed)
     finally:
         state.restore()
 
@@ -194,27 +201,28 @@ def in_fp64(call, args, kwargs, state):
         state.restore()
 
 
-def differences(compiled, eager, reference):
+def differences(compiled, eager, reference, spread=None):
     """(of outputs, of gradients, of changed tensors)."""
-    outputs = [compare(f'output {number}', one, other, wide) for number, (one, other, wide) in enumerate(
-        zip(compiled.values, eager.values, _padded(reference.values if reference else [])))]
+    outputs = [compare(f'output {number}', one, other, wide, moves) for number, (one, other, wide, moves) in enumerate(
+        zip(compiled.values, eager.values, _padded(reference), _padded(spread)))]
     if len(compiled.values) != len(eager.values):
         outputs.append(Difference('outputs', 'count', [], abs(len(compiled.values) - len(eager.values)), 0, 0, None, None,
                                   False, f'{len(compiled.values)} compiled, {len(eager.values)} in eager'))
-    return (outputs, _of_named(compiled.gradients, eager.gradients, reference and reference.gradients),
-            _of_named(compiled.changed, eager.changed, reference and reference.changed))
+    return (outputs, *(_of_named(*(getattr(one, kind) if one else {} for one in (compiled, eager, reference, spread)))
+                       for kind in ('gradients', 'changed')))
 
 
-def _padded(values):
-    return itertools.chain((value if isinstance(value, torch.Tensor) else None for value in values),
+def _padded(found):
+    """The tensors among the values of an Outcome, None in the place of others and behind."""
+    return itertools.chain((value if isinstance(value, torch.Tensor) else None for value in (found.values if found else ())),
                            itertools.repeat(None))
 
 
-def _of_named(compiled, eager, reference):
+def _of_named(compiled, eager, reference, spread):
     rows = []
     for name in [*eager, *(name for name in compiled if name not in eager)]:
         if name in compiled and name in eager:
-            rows.append(compare(name, compiled[name], eager[name], (reference or {}).get(name)))
+            rows.append(compare(name, compiled[name], eager[name], reference.get(name), spread.get(name)))
         else:
             rows.append(Difference(name, '', [], float('inf'), 0, 0, None, None, False,
                                    'in eager alone' if name in eager else 'compiled alone'))

@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,13 @@ namespace smelt {
 struct VersionRises {
   std::vector<std::pair<size_t, uint32_t>> inputs;   // on memory that is written: by how much
   std::vector<std::pair<size_t, uint32_t>> outputs;  // new tensors: their version, if not 0
+  // Outputs on memory of inputs that have a count of their own: `.data`, and views of it.
+  struct Apart {
+    size_t output;
+    int32_t of;  // equal for those that share a count
+    uint32_t version;
+  };
+  std::vector<Apart> apart;
 };
 
 // What they were, to be put back.
@@ -53,6 +61,7 @@ class WrittenVersions {
     for (const auto& [output, version] : rises_.outputs)
       if (outputs[output].defined() && !outputs[output].is_inference())
         set(outputs[output].unsafeGetTensorImpl(), version);
+    part(outputs);
   }
 
  private:
@@ -64,6 +73,14 @@ class WrittenVersions {
   static void set(const c10::TensorImpl* tensor, int64_t version) {
     c10::VariableVersion counter = tensor->version_counter();  // the same one
     counter.set_version(version);
+  }
+
+  void part(const std::vector<at::Tensor>& outputs) const {
+    std::map<int32_t, c10::VariableVersion> counts;
+    for (const auto& [output, of, version] : rises_.apart)
+      if (outputs[output].defined() && !outputs[output].is_inference())
+        outputs[output].unsafeGetTensorImpl()->set_version_counter(
+            counts.try_emplace(of, version).first->second);
   }
 
   const VersionRises& rises_;

@@ -3,9 +3,9 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
 
-#include <algorithm>
 #include <cstring>
 
+#include "compile/memory_plan.h"
 #include "diagnostics/counters.h"
 
 namespace smelt {
@@ -29,26 +29,6 @@ Block take_block(int64_t bytes) {
 thread_local Block kept;
 
 }  // namespace
-
-ArenaPlans::ArenaPlans(const Arena& arena) {
-  if (!arena.offsets.empty())
-    known_ = std::make_shared<const MemoryPlan>(MemoryPlan{arena.offsets, arena.bytes});
-}
-
-std::shared_ptr<const MemoryPlan> ArenaPlans::plan_for(const Arena& arena,
-                                                       std::span<const int64_t> symbols) const {
-  if (known_ || arena.buffers.empty()) return known_;
-  const std::lock_guard lock(mutex_);
-  if (!last_ || !std::ranges::equal(symbols_, symbols)) {
-    std::vector<BufferLife> lives;
-    lives.reserve(arena.buffers.size());
-    for (const Arena::Buffer& buffer : arena.buffers)
-      lives.push_back({buffer.bytes.evaluate(symbols), buffer.first, buffer.last});
-    last_ = std::make_shared<const MemoryPlan>(plan_kept_memory(lives));
-    symbols_.assign(symbols.begin(), symbols.end());
-  }
-  return last_;
-}
 
 ArenaMemory::ArenaMemory(int64_t bytes) {
   if (bytes == 0) return;

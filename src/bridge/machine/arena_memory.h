@@ -4,31 +4,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 
-#include <memory>
-#include <mutex>
-#include <span>
-#include <vector>
-
-#include "compile/memory_plan.h"
-#include "runtime/program.h"
+#include <cstddef>
+#include <cstdint>
 
 namespace smelt {
-
-// The plan of a program's arena. Where sizes depend on symbols it is made for those of a run, and
-// kept for the next. Thread-safe.
-class ArenaPlans {
- public:
-  explicit ArenaPlans(const Arena& arena);
-  // Null: there is no arena.
-  std::shared_ptr<const MemoryPlan> plan_for(const Arena& arena,
-                                             std::span<const int64_t> symbols) const;
-
- private:
-  std::shared_ptr<const MemoryPlan> known_;
-  mutable std::mutex mutex_;  // of what follows
-  mutable std::vector<int64_t> symbols_;
-  mutable std::shared_ptr<const MemoryPlan> last_;
-};
 
 class ArenaMemory {
  public:

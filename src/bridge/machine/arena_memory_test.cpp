@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "compile/memory_plan.h"
 #include "diagnostics/counters.h"
 
 namespace smelt {
@@ -62,20 +63,6 @@ TEST(ArenaMemory, HasOneBlockForEachRunAtATime) {
     std::thread([&] { EXPECT_NE(ArenaMemory(256).at(0), kept); }).join();
   }
   EXPECT_EQ(ArenaMemory(64).at(0), kept);  // the outer one went last
-}
-
-TEST(ArenaPlans, AreMadeForTheSizesOfARun) {
-  Arena arena;
-  arena.buffers = {{Size::symbol(0) * 4, 0, 1}, {Size::symbol(0) * 8, 1, 2}};
-  const ArenaPlans plans(arena);
-  const std::vector<int64_t> few = {16}, many = {1000}, too_many = {100'000};
-  const auto plan = plans.plan_for(arena, few);
-  EXPECT_EQ(plan->offsets, (std::vector<int64_t>{128, 0}));
-  EXPECT_EQ(plan->bytes, 192);
-  EXPECT_EQ(plans.plan_for(arena, few), plan);
-  EXPECT_EQ(plans.plan_for(arena, many)->offsets, (std::vector<int64_t>{8000, 0}));
-  EXPECT_EQ(plans.plan_for(arena, too_many)->bytes, 0);
-  EXPECT_EQ(ArenaPlans(Arena()).plan_for(Arena(), few), nullptr);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "aten/convert.h"
 #include "aten/number_node.h"
@@ -18,6 +19,7 @@
 #include "base/error.h"
 #include "bridge/machine/aten_host.h"
 #include "bridge/machine/linked_program.h"
+#include "bridge/machine/random_words.h"
 #include "graph/numbers.h"
 #include "ops/count_op.h"
 
@@ -56,7 +58,6 @@ Number item_of(const at::Tensor& tensor) {
 struct Cell {
   std::byte* place = nullptr;
   const LinkedStep::Dense* dense = nullptr;  // of what lies there
-  const TensorType* type = nullptr;
 
   bool is_number = false;
   Number value = false;
@@ -72,13 +73,13 @@ uint64_t parameter(const Number& number) {
 
 class AtenMachine final : public Machine {
  public:
-  AtenMachine(const LinkedProgram& linked, std::vector<int64_t> symbols)
+  // The sizes outlive it.
+  AtenMachine(const LinkedProgram& linked, const RunSizes& sizes)
       : linked_(linked),
-        symbols_(std::move(symbols)),
+        sizes_(sizes),
         registers_(linked.program().registers),
         cells_(linked.program().registers),
-        plan_(linked.plans_.plan_for(linked.program().arena, symbols_)),
-        arena_(plan_ ? plan_->bytes : 0) {}
+        arena_(sizes.arena.bytes) {}
 
   void set(Register reg, at::Tensor tensor) { registers_[reg] = std::move(tensor); }
   void set_number(Register reg, const Number& number) {
@@ -105,6 +106,7 @@ class AtenMachine final : public Machine {
       case LinkedStep::Kind::item: take_item(step, index); break;
       case LinkedStep::Kind::expect:
       case LinkedStep::Kind::fits: check_number(step); break;
+      case LinkedStep::Kind::draw: draw(step, index); break;
       default: apply_effect(step, index);
     }
   }
@@ -133,41 +135,30 @@ class AtenMachine final : public Machine {
  private:
   void fill_stack(const LinkedStep& step) {
     step.fill(stack_, *this);
-    for (size_t i : step.symbolic) stack_[i] = evaluate(step, i);
-  }
-  c10::IValue evaluate(const LinkedStep& step, size_t arg) const {
-    const Step& plain = linked_.program().steps[&step - linked_.steps_.data()];
-    const size_t skip = step.kind == LinkedStep::Kind::mutator ? 1 : 0;
-    const ArgReader reader{.tensor = [](Ref) { return at::Tensor(); },
-                           .number = {},
-                           .opaque = [&](Opaque index) { return linked_.opaque_[index.index]; },
-                           .size = [&](const Size& size) { return size.evaluate(symbols_); }};
-    return to_ivalue(plain.args[arg + skip], op_info(*step.op).arg_types[arg], reader);
+    for (const auto& [argument, made] : step.symbolic) stack_[argument] = sizes_.arguments[made];
   }
 
-  // make(sizes, strides, dtype)
-  template <class Make>
-  at::Tensor with_sizes(const LinkedStep::Dense& dense, const TensorType& type,
-                        const Make& make) const {
-    if (dense.known) return make(dense.sizes, dense.strides, dense.dtype);
-    std::vector<int64_t> sizes, strides;
-    for (const Size& size : type.sizes) sizes.push_back(size.evaluate(symbols_));
-    for (const Size& stride : type.strides) strides.push_back(stride.evaluate(symbols_));
-    return make(sizes, strides, dense.dtype);
+  c10::IntArrayRef sizes_of(const LinkedStep::Dense& dense) const {
+    return dense.place < 0 ? c10::IntArrayRef(dense.sizes) : sizes_.at(dense.place, dense.rank);
   }
-  at::Tensor allocate(const LinkedStep::Dense& dense, const TensorType& type, bool on_host) const {
-    return with_sizes(dense, type, [&](const auto& sizes, const auto& strides, auto dtype) {
-      if (on_host) return at::detail::empty_strided_cpu(sizes, strides, dtype);
-      const c10::DispatchKey key = c10::computeDispatchKey(dtype, c10::kStrided, dense.device);
-      return at::detail::empty_strided_generic(
-          sizes, strides, c10::GetAllocator(dense.device.type()), c10::DispatchKeySet(key), dtype);
-    });
+  c10::IntArrayRef strides_of(const LinkedStep::Dense& dense) const {
+    const auto rank = static_cast<int32_t>(dense.rank);
+    return dense.place < 0 ? c10::IntArrayRef(dense.strides)
+                           : sizes_.at(dense.place + rank, dense.rank);
+  }
+  int64_t offset_of(const LinkedStep& view) const {
+    return view.offset_place < 0 ? view.offset : sizes_.values[view.offset_place];
+  }
+  at::Tensor allocate(const LinkedStep::Dense& dense, bool on_host) const {
+    const c10::IntArrayRef sizes = sizes_of(dense), strides = strides_of(dense);
+    if (on_host) return at::detail::empty_strided_cpu(sizes, strides, dense.dtype);
+    const c10::DispatchKey key = c10::computeDispatchKey(dense.dtype, c10::kStrided, dense.device);
+    return at::detail::empty_strided_generic(sizes, strides, c10::GetAllocator(dense.device.type()),
+                                             c10::DispatchKeySet(key), dense.dtype);
   }
   at::Tensor tensor_at(const Cell& cell) const {
-    return with_sizes(*cell.dense, *cell.type,
-                      [&](const auto& sizes, const auto& strides, auto dtype) {
-                        return arena_.tensor(cell.place, sizes, strides, dtype);
-                      });
+    return arena_.tensor(cell.place, sizes_of(*cell.dense), strides_of(*cell.dense),
+                         cell.dense->dtype);
   }
 
   // Nobody else holds the tensor or its memory, and that comes from PyTorch's allocator: what an op
@@ -177,9 +168,9 @@ class AtenMachine final : public Machine {
            tensor.storage().resizable();
   }
 
-  static at::Tensor in_memory_of(const at::Tensor& old, const LinkedStep::Dense& dense) {
-    if (!dense.known || old.sizes() == dense.sizes) return old;
-    return at::native::as_strided_tensorimpl(old, dense.sizes, dense.strides, 0);
+  at::Tensor in_memory_of(const at::Tensor& old, const LinkedStep::Dense& dense) const {
+    if (old.sizes() == sizes_of(dense)) return old;
+    return at::native::as_strided_tensorimpl(old, sizes_of(dense), strides_of(dense), 0);
   }
 
   void make_view(const LinkedStep& step, size_t index) {
@@ -187,25 +178,24 @@ class AtenMachine final : public Machine {
     if (result < 0) return;
     const LinkedStep::Dense& dense = step.made[0];
     if (std::byte* const place = cells_[step.targets[0]].place) {
-      const auto offset = step.offset * static_cast<int64_t>(c10::elementSize(dense.dtype));
-      put(result, place + offset, dense, linked_.program().steps[index].types[0]);
+      put(result, place + offset_of(step) * static_cast<int64_t>(c10::elementSize(dense.dtype)),
+          dense);
       return;
     }
     const at::Tensor& shown = (*this)[step.targets[0]];
-    registers_[result] = at::native::as_strided_tensorimpl(shown, dense.sizes, dense.strides,
-                                                           shown.storage_offset() + step.offset);
+    registers_[result] = at::native::as_strided_tensorimpl(
+        shown, sizes_of(dense), strides_of(dense), shown.storage_offset() + offset_of(step));
   }
 
-  void put(Register reg, std::byte* place, const LinkedStep::Dense& dense, const TensorType& type) {
+  void put(Register reg, std::byte* place, const LinkedStep::Dense& dense) {
     cells_[reg].place = place;
     cells_[reg].dense = &dense;
-    cells_[reg].type = &type;
   }
 
   // The place of a result in the arena, if it has one.
   std::byte* place_of(const Step& plain, size_t i) const {
-    if (!plan_ || plain.arena[i] < 0) return nullptr;
-    const int64_t offset = plan_->offsets[plain.arena[i]];
+    if (sizes_.arena.offsets.empty() || plain.arena[i] < 0) return nullptr;
+    const int64_t offset = sizes_.arena.offsets[plain.arena[i]];
     return offset < 0 ? nullptr : arena_.at(offset);
   }
 
@@ -217,7 +207,7 @@ class AtenMachine final : public Machine {
     at::Tensor& result = registers_[reg];
     if (std::byte* const place = place_of(plain, i)) {
       const bool taken_over = reuse >= 0 && cells_[reuse].place == place;
-      put(reg, place, step.made[i], plain.types[i]);
+      put(reg, place, step.made[i]);
       if (base >= 0 && !taken_over) (*this)[reg].copy_((*this)[base]);
       return place;
     }
@@ -226,7 +216,7 @@ class AtenMachine final : public Machine {
     } else if (reuse >= 0 && is_ours(registers_[reuse])) {
       result = in_memory_of(registers_[reuse], step.made[i]);  // it is released after this step
     } else {
-      result = allocate(step.made[i], plain.types[i], on_host);
+      result = allocate(step.made[i], on_host);
       if (base >= 0) result.copy_((*this)[base]);
     }
     return result.mutable_data_ptr();
@@ -261,7 +251,8 @@ class AtenMachine final : public Machine {
     }
     for (; read < step.targets.size(); ++read)
       params_.push_back(parameter(number_at(step.targets[read])));
-    waiting_.push_back({.kernel = linked.code.get()});
+    waiting_.push_back({.kernel = linked.code.get(),
+                        .sizes = linked.sizes < 0 ? nullptr : &sizes_.values[linked.sizes]});
     waiting_images_.push_back(&kernel);
     stores_ = stores_ || std::ranges::any_of(plain.into, [](Register reg) { return reg >= 0; });
     if (!plain.with_next) run_waiting(plain, *linked.backend);
@@ -293,7 +284,7 @@ class AtenMachine final : public Machine {
       buffers += waiting_images_[i]->buffers.size();
       params += waiting_images_[i]->params;
     }
-    const bool good = backend.launch(waiting_, symbols_, aten_host());
+    const bool good = backend.launch(waiting_, sizes_.symbols, aten_host());
     waiting_.clear();
     waiting_images_.clear();
     pointers_.clear();
@@ -310,41 +301,42 @@ class AtenMachine final : public Machine {
            !tensor.unsafeGetTensorImpl()->is_python_dispatch();
   }
 
-  // One step more, without PyTorch's way to a kernel.
-  bool add_to_count(const LinkedStep& step, const Step& plain) {
-    if (plain.types.size() != 1 || plain.types[0].rank() != 0 || !plain.types[0].device.is_cpu() ||
-        plain.types[0].dtype != DType::f32 || plain.op != kCountOp || step.slots.size() != 1 ||
-        step.slots[0].argument != 0 || !step.numbers.empty() || step.in_place_op ||
-        !step.arguments[1].isTensor() || !step.arguments[2].isScalar() ||
+  // Where all of a step's tensors are counts or the number that is added to them: that number.
+  std::optional<float> added_number(const LinkedStep& step) {
+    if (step.slots.empty() || step.slots[0].argument != 0 || !step.numbers.empty() ||
+        step.in_place_op || step.arguments.size() < 3 || !step.arguments[2].isScalar() ||
         !step.arguments[2].toScalar().equal(1))
-      return false;
-    const at::Tensor& count = (*this)[step.slots[0].registers[0]];
-    const at::Tensor& other = step.arguments[1].toTensor();
-    if (!is_count(count) || !other.is_cpu() || other.dim() != 0 || other.is_complex()) return false;
-    const auto number = static_cast<float>(to_scalar(item_of(other)).toDouble());
-    at::Tensor sum = at::detail::empty_cpu({}, c10::kFloat, false, std::nullopt);
-    *sum.mutable_data_ptr<float>() = *count.const_data_ptr<float>() + number;
-    if (plain.results[0] >= 0) registers_[plain.results[0]] = std::move(sum);
-    return true;
+      return std::nullopt;
+    for (const Register count : step.slots[0].registers)
+      if (count < 0 || !is_count((*this)[count])) return std::nullopt;
+
+    const at::Tensor* other = nullptr;
+    if (step.slots.size() == 1 && step.arguments[1].isTensor())
+      other = &step.arguments[1].toTensor();
+    else if (step.slots.size() == 2 && step.slots[1].argument == 1 && !step.slots[1].is_list &&
+             step.slots[1].registers[0] >= 0 && is_count((*this)[step.slots[1].registers[0]]))
+      other = &(*this)[step.slots[1].registers[0]];
+    if (other == nullptr || !other->defined() || !other->is_cpu() || other->dim() != 0 ||
+        other->is_complex())
+      return std::nullopt;
+    const auto number = static_cast<float>(to_scalar(item_of(*other)).toDouble());
+    if (std::isnan(number)) return std::nullopt;  // of two, which one comes out is PyTorch's matter
+    return number;
   }
 
-  // The same for all of an optimizer's counts.
+  // One step more for each of an optimizer's counts, without PyTorch's way to a kernel.
   bool add_to_counts(const LinkedStep& step, const Step& plain) {
-    if (plain.op != kCountsOp || step.slots.size() != 1 || step.slots[0].argument != 0 ||
-        !step.numbers.empty() || step.arguments.size() < 3 || !step.arguments[1].isTensor() ||
-        !step.arguments[2].isScalar() || !step.arguments[2].toScalar().equal(1))
+    if (plain.op != kCountOp && plain.op != kCountsOp) return false;
+    if (plain.types.empty() || plain.types[0].rank() != 0 || !plain.types[0].device.is_cpu() ||
+        plain.types[0].dtype != DType::f32)
       return false;
-    const std::vector<Register>& counts = step.slots[0].registers;
-    const at::Tensor& other = step.arguments[1].toTensor();
-    if (plain.results.size() != counts.size() || !other.is_cpu() || other.dim() != 0 ||
-        other.is_complex())
-      return false;
-    for (const Register count : counts)
-      if (count < 0 || !is_count((*this)[count])) return false;
-    const auto number = static_cast<float>(to_scalar(item_of(other)).toDouble());
-    for (size_t i = 0; i < counts.size(); ++i) {
+    const std::optional<float> number = added_number(step);
+    if (!number || plain.results.size() != step.slots[0].registers.size()) return false;
+
+    for (size_t i = 0; i < plain.results.size(); ++i) {
       at::Tensor sum = at::detail::empty_cpu({}, c10::kFloat, false, std::nullopt);
-      *sum.mutable_data_ptr<float>() = *(*this)[counts[i]].const_data_ptr<float>() + number;
+      *sum.mutable_data_ptr<float>() =
+          *(*this)[step.slots[0].registers[i]].const_data_ptr<float>() + *number;
       if (plain.results[i] >= 0) registers_[plain.results[i]] = std::move(sum);
     }
     return true;
@@ -360,7 +352,7 @@ class AtenMachine final : public Machine {
 
   void call(const LinkedStep& step, size_t index) {
     const Step& plain = linked_.program().steps[index];
-    if (add_to_count(step, plain) || add_to_counts(step, plain)) return;
+    if (add_to_counts(step, plain)) return;
     const bool in_place = step.in_place_op && is_ours(registers_[plain.reuse[0]]);
     fill_stack(step);
     if (in_place) {
@@ -393,8 +385,14 @@ class AtenMachine final : public Machine {
     store_number(index, item_of((*this)[step.operands[0].reg]));
   }
 
-  void store_number(size_t index, const Number& number) {
-    const Register reg = linked_.program().steps[index].results[0];
+  void draw(const LinkedStep& step, size_t index) {
+    const RandomPlace drawn = take_random_words(step.generator.toGenerator(), step.count);
+    store_number(index, drawn.seed);
+    store_number(index, drawn.place, 1);
+  }
+
+  void store_number(size_t index, const Number& number, size_t result = 0) {
+    const Register reg = linked_.program().steps[index].results[result];
     if (reg >= 0) set_number(reg, number);
   }
 
@@ -433,7 +431,7 @@ class AtenMachine final : public Machine {
     const auto same = [&](const Sizes& a, const Sizes& b) {
       if (a.size() != b.size()) return false;
       for (size_t i = 0; i < a.size(); ++i)
-        if (a[i].evaluate(symbols_) != b[i].known()) return false;
+        if (a[i].evaluate(sizes_.symbols) != b[i].known()) return false;
       return true;
     };
     if (expected.dtype == actual.dtype && same(expected.sizes, actual.sizes) &&
@@ -489,10 +487,9 @@ class AtenMachine final : public Machine {
   }
 
   const LinkedProgram& linked_;
-  const std::vector<int64_t> symbols_;
+  const RunSizes& sizes_;
   std::vector<at::Tensor> registers_;
-  std::vector<Cell> cells_;                       // by register
-  const std::shared_ptr<const MemoryPlan> plan_;  // of the arena; null: none
+  std::vector<Cell> cells_;  // by register
   const ArenaMemory arena_;
   Stack stack_;
   bool stores_ = false;       // a kernel that waits stores into a tensor of the caller's
@@ -549,21 +546,25 @@ void run_part(const Program& program, AtenMachine& machine, Machine& used, const
 
 }  // namespace
 
-std::vector<at::Tensor> LinkedProgram::run(std::vector<at::Tensor> inputs,
-                                           std::vector<int64_t> symbols, bool* changed) const {
+std::vector<at::Tensor> LinkedProgram::run_with(const RunSizes& sizes,
+                                                std::vector<at::Tensor> inputs,
+                                                bool* changed) const {
   if (graphs_)
-    if (auto outputs = graphs_->run(*this, inputs, symbols, changed)) return std::move(*outputs);
-  return run_steps(std::move(inputs), std::move(symbols), nullptr, nullptr, changed);
+    if (auto outputs = graphs_->run(*this, inputs, sizes.symbols, changed))
+      return std::move(*outputs);
+  return run_steps_with(sizes, std::move(inputs), nullptr, nullptr, changed);
 }
 
-std::vector<at::Tensor> LinkedProgram::run_steps(std::vector<at::Tensor> inputs,
-                                                 std::vector<int64_t> symbols,
-                                                 StepObserver* observer, const PartOfRun* part,
-                                                 bool* changed) const {
+std::vector<at::Tensor> LinkedProgram::run_steps_with(const RunSizes& sizes,
+                                                      std::vector<at::Tensor> inputs,
+                                                      StepObserver* observer, const PartOfRun* part,
+                                                      bool* changed) const {
   RECORD_FUNCTION("smelt::run", {});
   std::vector<at::Tensor> outputs;
   outputs.reserve(program_.outputs.size());
-  AtenMachine machine(*this, std::move(symbols));
+  SMELT_CHECK(!sizes.broken, "a program is run for sizes that it is not for");
+  make_code();
+  AtenMachine machine(*this, sizes);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ProgramInput& input = program_.inputs[i];
     if (input.reg < 0) continue;

@@ -17,6 +17,7 @@ namespace {
 
 using cuda_graphs::check;
 using cuda_graphs::graph_driver;
+using cuda_graphs::kBlock;
 using cuda_graphs::kSlot;
 
 constexpr size_t kCaptures = 3;
@@ -76,7 +77,8 @@ class Observer final : public StepObserver {
       case Kind::number:
       case Kind::item:
       case Kind::expect:
-      case Kind::fits: break;
+      case Kind::fits:
+      case Kind::draw: break;
       default:
         for (const Register reg : program_.program().steps[index].results)
           if (reg >= 0) note_storage(tensor(reg), index);
@@ -251,13 +253,13 @@ class Window {
       if (input.defined() && input.is_cuda())
         largest = std::max<uint64_t>(largest, input.storage().nbytes());
     const uint64_t slots = cuda_graphs::slot_of(inputs.size(), kCaptures - 1, inputs.size());
-    memory_ = at::empty({static_cast<int64_t>(largest + slots + 2 * kSlot)},
+    memory_ = at::empty({static_cast<int64_t>(largest + slots + 2 * kBlock)},
                         c10::TensorOptions().dtype(c10::kByte).device(device));
   }
 
   // As the real ones are aligned.
   std::vector<at::Tensor> stand_ins(size_t capture) const {
-    const uint64_t begin = (storage_address(memory_) + kSlot - 1) / kSlot * kSlot;
+    const uint64_t begin = (storage_address(memory_) + kBlock - 1) / kBlock * kBlock;
     std::vector<at::Tensor> made;
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (!inputs_[i].defined() || !inputs_[i].is_cuda()) {

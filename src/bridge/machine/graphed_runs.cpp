@@ -11,6 +11,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/equal.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -23,15 +24,23 @@
 #include "bridge/machine/graph_capture.h"
 #include "bridge/machine/host_steps.h"
 #include "bridge/machine/linked_program.h"
+#include "bridge/machine/random_words.h"
 #include "diagnostics/log.h"
 
 namespace smelt {
 namespace {
 
-constexpr int kRunsBefore = 3;       // libraries have chosen their kernels by then
-constexpr int kMostMisfits = 16;     // in a row
-constexpr int kTimedRuns = 5;        // each way
-constexpr double kGain = 0.97;       // of the time that it takes as it is
+constexpr int kRunsBefore = 3;    // libraries have chosen their kernels by then
+constexpr int kMostMisfits = 16;  // in a row
+constexpr int kLooks = 2;         // of these are timed, where graphs have to be quicker
+constexpr int kTimedRuns = 5;     // each way
+constexpr double kGain = 0.97;    // of the time that it takes as it is
+// Where the host needs less than such a part of a run, it is ahead of the device, and is not waited
+// for.
+constexpr double kHostPart = 0.6;
+// What a program may take to find out whether a graph is quicker, and the graphs of a stream then
+// keep, where nobody has asked for graphs.
+constexpr int64_t kMostExtra = 256 << 20;
 constexpr int64_t kGuard = 1 << 16;  // bytes behind an output that is compared
 
 std::atomic<int64_t> captured_count{0}, launched_count{0}, refused_count{0};
@@ -95,16 +104,44 @@ struct BelowAutograd {
 
 void fill_with_ones(const at::Tensor& bytes) { bytes.fill_(0xff); }
 
-// Bit by bit; or nearly, since kernels add in another order each time.
-bool is_same(const at::Tensor& a, const at::Tensor& b, bool nearly) {
+// Far more than rounding, and far less than what a wrong address or number does.
+constexpr double kNearly = 1e-2;
+
+// The largest distance of two elements.
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  if (a.numel() == 0 || !a.is_floating_point()) return 0;
+  return a.to(c10::kDouble).sub(b.to(c10::kDouble)).abs().max().item().toDouble();
+}
+
+// Bit by bit; or, where kernels add in another order each time, up to that distance.
+bool is_same(const at::Tensor& a, const at::Tensor& b, double most) {
   if (a.numel() == 0) return true;
   const at::Tensor x = a.contiguous().reshape({-1}), y = b.contiguous().reshape({-1});
   if (at::equal(x.view(c10::kByte), y.view(c10::kByte))) return true;
-  if (!nearly || !x.is_floating_point()) return false;
-  constexpr double kNearly = 1e-2;
-  const at::Tensor wanted = y.to(c10::kDouble);
-  const double off = x.to(c10::kDouble).sub(wanted).abs().max().item().toDouble();
-  return off <= kNearly * wanted.abs().max().item().toDouble();
+  return most > 0 && x.is_floating_point() && distance(x, y) <= most;
+}
+bool is_same(const at::Tensor& a, const at::Tensor& b, bool nearly) {
+  double most = 0;
+  if (nearly && b.numel() > 0 && b.is_floating_point())
+    most = kNearly * b.to(c10::kDouble).abs().max().item().toDouble();
+  return is_same(a, b, most);
+}
+
+// A run may round otherwise than the one before: sums by atomic additions, of smelt's kernels or of
+// libraries.
+bool adds_in_any_order(const LinkedProgram& program) {
+  using Buffer = KernelImage::Buffer;
+  const auto is_updated = [](Buffer kind) {
+    return kind == Buffer::updated || kind == Buffer::zeroed;
+  };
+  return std::ranges::any_of(program.program().kernels,
+                             [&](const KernelImage& kernel) {
+                               return !kernel.ordered &&
+                                      std::ranges::any_of(kernel.buffers, is_updated);
+                             }) ||
+         std::ranges::any_of(program.steps(), [](const LinkedStep& step) {
+           return step.kind == LinkedStep::Kind::call || step.kind == LinkedStep::Kind::mutator;
+         });
 }
 
 }  // namespace
@@ -139,9 +176,9 @@ struct GraphedRuns::Built {
   }
 };
 
-// Times of both ways, in seconds.
+// Times of both ways, in seconds; and of the host alone, of runs as it is.
 struct GraphedRuns::Ways {
-  std::vector<double> as_it_is, as_graph;
+  std::vector<double> as_it_is, as_graph, on_host;
 
   static double middle(std::vector<double> times) {
     std::ranges::nth_element(times, times.begin() + times.size() / 2);
@@ -163,6 +200,48 @@ std::vector<at::Tensor> copy_written(const std::vector<at::Tensor>& inputs,
   }
   return copies;
 }
+
+}  // namespace
+
+namespace {
+
+int64_t bytes_of_all(const std::vector<at::Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.defined() && tensor.is_cuda())
+      bytes += static_cast<int64_t>(tensor.storage().nbytes());
+  return bytes;
+}
+
+std::string megabytes(int64_t bytes) { return std::to_string(bytes >> 20) + " MB"; }
+std::string microseconds(double seconds) {
+  return std::to_string(std::lround(seconds * 1e6)) + " us";
+}
+
+// What PyTorch's allocator has taken of the device.
+int64_t reserved_bytes(c10::Device device) {
+  return c10::getDeviceAllocator(device.type())
+      ->getDeviceStats(device.index())
+      .reserved_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)]
+      .current;
+}
+
+// Waits for the device before and after, and tells when the host was done.
+struct TimedRun {
+  using Clock = std::chrono::steady_clock;
+  double on_host = 0, all = 0;
+  std::vector<at::Tensor> outputs;
+
+  template <class Run>
+  TimedRun(void* stream, const Run& run) {
+    synchronize(stream);
+    const Clock::time_point begin = Clock::now();
+    outputs = run();
+    on_host = std::chrono::duration<double>(Clock::now() - begin).count();
+    synchronize(stream);
+    all = std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+};
 
 }  // namespace
 
@@ -215,7 +294,8 @@ std::string GraphedRuns::str() const {
   if (!refusal_.empty()) return "launched one by one: " + refusal_;
   if (!built_) return "launched one by one, so far";
   return "a CUDA graph of " + std::to_string(built_->graph->nodes()) + " nodes, " +
-         std::to_string(built_->graph->patched_nodes()) + " of them with addresses of the call";
+         std::to_string(built_->graph->patched_nodes()) + " of them with addresses of the call" +
+         (times_.empty() ? "" : "; " + times_);
 }
 
 bool GraphedRuns::fits(const std::vector<at::Tensor>& inputs,
@@ -290,15 +370,26 @@ std::vector<at::Tensor> GraphedRuns::build(const LinkedProgram& program,
     const c10::DeviceGuard device(built->device);
     built->captured_on = CaptureStream::of(built->device.index(), built->stream);
     if (!built->captured_on) throw Error("PyTorch gives no memory for captures here");
-    // What the host does is done again when the program runs as it is: here on copies.
+    // What the host does is done again when the program runs as it is: here on copies, and of the
+    // same random numbers.
     std::vector<uint32_t> none(inputs.size(), 0);
+    PlacesOfGenerators drawn_from(program);
     run_host(program, copy_written(inputs, none), symbols, built->numbers);
+    drawn_from.restore();
+    const int64_t reserved = use_ == GraphUse::if_faster ? reserved_bytes(built->device) : 0;
     GraphCaptures made =
         capture_graph(program, *host_, inputs, symbols, built->numbers, *built->captured_on);
     if (!made.possible) throw Error(made.possible.reason());
     built->recipe = std::move(made.recipe);
     built->graph = std::move(made.graph);
     replaced = std::move(made.replaced);
+    if (use_ == GraphUse::if_faster) {
+      int64_t extra = reserved_bytes(built->device) - reserved;
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (built->recipe.rises[i] > 0) extra += bytes_of_all({inputs[i]});
+      if (extra > kMostExtra)
+        throw Error("to find out whether a graph is quicker takes " + megabytes(extra));
+    }
     copies = copy_written(inputs, built->recipe.rises);
   } catch (const std::exception& error) {
     const std::string text = error.what();
@@ -319,8 +410,12 @@ std::vector<at::Tensor> GraphedRuns::build(const LinkedProgram& program,
       storages.push_back(new_storage(bytes + kGuard, built->allocator));
       fill_with_ones(bytes_of(storages.back()));
     }
+    // A wrong number may make little difference to what is changed, but not to the change.
+    const bool nearly = built->numbers.empty() || adds_in_any_order(program);
+    std::vector<double> changes(inputs.size());
+    for (size_t i = 0; i < inputs.size() && nearly; ++i)
+      if (built->recipe.rises[i] > 0) changes[i] = distance(inputs[i], copies[i]);
     built->launch(copies, storages);
-    const bool nearly = built->numbers.empty();  // a wrong number may make little difference
     for (size_t i = 0; i < outputs.size() && reason.empty(); ++i)
       if (outputs[i].defined() &&
           !is_same(built->make(built->recipe.outputs[i], copies, storages), outputs[i], nearly))
@@ -331,7 +426,7 @@ std::vector<at::Tensor> GraphedRuns::build(const LinkedProgram& program,
                    nearly))
         reason = "a gradient was another one when it ran as a CUDA graph";
     for (size_t i = 0; i < inputs.size() && reason.empty(); ++i)
-      if (built->recipe.rises[i] > 0 && !is_same(copies[i], inputs[i], nearly))
+      if (built->recipe.rises[i] > 0 && !is_same(copies[i], inputs[i], kNearly * changes[i]))
         reason = "an argument was changed otherwise when it ran as a CUDA graph";
     for (size_t i = 0; i < storages.size() && reason.empty(); ++i) {
       const at::Tensor room =
@@ -354,29 +449,55 @@ std::vector<at::Tensor> GraphedRuns::build(const LinkedProgram& program,
   return outputs;
 }
 
+// The last runs before a capture, by the clock: may a graph be quicker at all?
+std::vector<at::Tensor> GraphedRuns::look(const LinkedProgram& program,
+                                          const std::vector<at::Tensor>& inputs,
+                                          const std::vector<int64_t>& symbols, bool* changed) {
+  c10::Device device(c10::kCUDA, 0);
+  int64_t largest = 0;  // of the stand-ins' memory
+  for (const at::Tensor& input : inputs)
+    if (input.defined() && input.is_cuda()) {
+      device = input.device();
+      largest = std::max(largest, static_cast<int64_t>(input.storage().nbytes()));
+    }
+  TimedRun run(current_stream(device),
+               [&] { return program.run_steps(inputs, symbols, nullptr, nullptr, changed); });
+  if (!ways_) ways_ = std::make_unique<Ways>();
+  ways_->as_it_is.push_back(run.all);
+  ways_->on_host.push_back(run.on_host);
+  if (calls_ < kRunsBefore) return std::move(run.outputs);
+  const double host = std::ranges::min(ways_->on_host), all = std::ranges::min(ways_->as_it_is);
+  ways_.reset();
+  constexpr int64_t kTimes = 4;  // three captures hold results of their own, and one run is checked
+  const int64_t extra = largest + kTimes * bytes_of_all(run.outputs);
+  if (host < kHostPart * all)
+    refuse("the device is busy for longer than the host (" + microseconds(host) + " of " +
+           microseconds(all) + ")");
+  else if (extra > kMostExtra)
+    refuse("to find out whether a graph is quicker takes " + megabytes(extra));
+  return std::move(run.outputs);
+}
+
 // One run by the clock, this way or that.
-std::optional<std::vector<at::Tensor>> GraphedRuns::measure(const LinkedProgram& program,
-                                                            const std::vector<at::Tensor>& inputs,
-                                                            const std::vector<int64_t>& symbols,
-                                                            bool* changed) {
-  using Clock = std::chrono::steady_clock;
+std::vector<at::Tensor> GraphedRuns::measure(const LinkedProgram& program,
+                                             const std::vector<at::Tensor>& inputs,
+                                             const std::vector<int64_t>& symbols, bool* changed) {
   const bool as_graph = ways_->as_graph.size() <= ways_->as_it_is.size();
-  void* const stream = built_->stream;
-  synchronize(stream);
-  const Clock::time_point begin = Clock::now();
-  std::vector<at::Tensor> outputs =
-      as_graph ? launch(program, inputs, symbols)
-               : program.run_steps(inputs, symbols, nullptr, nullptr, changed);
-  synchronize(stream);
-  const double took = std::chrono::duration<double>(Clock::now() - begin).count();
-  (as_graph ? ways_->as_graph : ways_->as_it_is).push_back(took);
-  if (ways_->as_graph.size() < kTimedRuns || ways_->as_it_is.size() < kTimedRuns) return outputs;
+  TimedRun run(built_->stream, [&] {
+    return as_graph ? launch(program, inputs, symbols)
+                    : program.run_steps(inputs, symbols, nullptr, nullptr, changed);
+  });
+  (as_graph ? ways_->as_graph : ways_->as_it_is).push_back(run.all);
+  if (ways_->as_graph.size() < kTimedRuns || ways_->as_it_is.size() < kTimedRuns)
+    return std::move(run.outputs);
   const double graph = Ways::middle(ways_->as_graph), plain = Ways::middle(ways_->as_it_is);
   ways_.reset();
   if (graph > kGain * plain)
-    refuse("it is not quicker as a graph: " + std::to_string(std::lround(graph * 1e6)) +
-           " us against " + std::to_string(std::lround(plain * 1e6)) + " us");
-  return outputs;
+    refuse("it is not quicker as a graph: " + microseconds(graph) + " against " +
+           microseconds(plain));
+  else
+    times_ = microseconds(graph) + " against " + microseconds(plain) + " one by one";
+  return std::move(run.outputs);
 }
 
 std::optional<std::vector<at::Tensor>> GraphedRuns::run(const LinkedProgram& program,
@@ -387,10 +508,12 @@ std::optional<std::vector<at::Tensor>> GraphedRuns::run(const LinkedProgram& pro
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || !refusal_.empty()) return std::nullopt;
   if (!built_) {
-    if (++calls_ <= kRunsBefore) return std::nullopt;
     for (const at::Tensor& input : inputs)
-      if (input.is_cuda() && is_capturing(current_stream(input.device()))) return std::nullopt;
-    return build(program, inputs, symbols, changed);
+      if (input.defined() && input.is_cuda() && is_capturing(current_stream(input.device())))
+        return std::nullopt;
+    if (++calls_ > kRunsBefore) return build(program, inputs, symbols, changed);
+    if (use_ == GraphUse::always || calls_ <= kRunsBefore - kLooks) return std::nullopt;
+    return look(program, inputs, symbols, changed);
   }
   if (!fits(inputs, symbols)) {
     if (++misfits_ >= kMostMisfits)

@@ -1,7 +1,9 @@
 // Runs of a linked program on CUDA as one CUDA graph, launched with the addresses of this run's
 // inputs and of fresh outputs: nothing is copied, and nothing that a caller holds is written again.
 // A program is captured after a few ordinary runs. What can't be a graph is run as before, with a
-// sentence that says why.
+// sentence that says why. So is, where that is asked for, what is not quicker as a graph by the
+// clock: it is asked once, and programs that a graph can't make quicker, or that need much memory to
+// try it, are not captured.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -57,10 +59,11 @@ class GraphedRuns {
                                  const std::vector<int64_t>& symbols);
   std::vector<at::Tensor> build(const LinkedProgram& program, const std::vector<at::Tensor>& inputs,
                                 const std::vector<int64_t>& symbols, bool* changed);
-  std::optional<std::vector<at::Tensor>> measure(const LinkedProgram& program,
-                                                 const std::vector<at::Tensor>& inputs,
-                                                 const std::vector<int64_t>& symbols,
-                                                 bool* changed);
+  std::vector<at::Tensor> measure(const LinkedProgram& program,
+                                  const std::vector<at::Tensor>& inputs,
+                                  const std::vector<int64_t>& symbols, bool* changed);
+  std::vector<at::Tensor> look(const LinkedProgram& program, const std::vector<at::Tensor>& inputs,
+                               const std::vector<int64_t>& symbols, bool* changed);
 
   // What the host has to do for a run; its numbers.
   void run_host(const LinkedProgram& program, const std::vector<at::Tensor>& inputs,
@@ -74,6 +77,7 @@ class GraphedRuns {
   std::string refusal_;  // empty: none
   std::unique_ptr<Built> built_;
   std::unique_ptr<Ways> ways_;  // while it is found out which way is quicker
+  std::string times_;           // of both, if they were compared
 };
 
 }  // namespace smelt

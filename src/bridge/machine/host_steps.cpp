@@ -91,7 +91,8 @@ class HostSearch {
       if (plain.results[k] < 0) continue;
       (plain.types[k].device.is_cuda() ? gives_device : gives_host) = true;
     }
-    const bool is_host = !reads_device && !gives_device && !operands.tensors.empty();
+    const bool is_host = step.kind == LinkedStep::Kind::draw ||
+                         (!reads_device && !gives_device && !operands.tensors.empty());
     if (step.kind == LinkedStep::Kind::item && !is_host)
       return Decision::forbid("a number is read from the device");
     if (!is_host) {

@@ -110,7 +110,7 @@ class Finisher {
       const TensorType& before = graph_.type(graph_.inputs[i].value);
       if (now.sizes != before.sizes || now.strides != before.strides || now.dtype != before.dtype)
         recorder_.refuse("the function changes the shape of a tensor from outside in place");
-      new_value_.push_back(current(input.twin));
+      new_value_.push_back(unviewed(current(input.twin)));
       after_.push_back(graph_.inputs[i].value);
       if (!input.is_leaf && input.twin.grad().defined())
         recorder_.refuse(
@@ -118,6 +118,17 @@ class Finisher {
             "record the "
             "computation of that tensor as well, or detach() it");
     }
+  }
+
+  // What it is a view of, if that looks the same: squeeze_() of nothing, t_() and back.
+  ValueId unviewed(ValueId value) const {
+    ValueId whole = value;
+    while (!is_outside(whole)) {
+      const Node& node = graph_.nodes[graph_.values[whole].node];
+      if (!node.traits.view || viewed(node) < 0) break;
+      whole = viewed(node);
+    }
+    return graph_.type(whole) == graph_.type(value) ? whole : value;
   }
 
   bool is_written(size_t i) const { return new_value_[i] != graph_.inputs[i].value; }
@@ -293,6 +304,8 @@ class Finisher {
   // The chain of views from `root` to `value`, made again on another root.
   ValueId reroot(ValueId value, ValueId root, ValueId new_root) {
     if (value == root) return new_root;
+    if (is_outside(value))
+      recorder_.refuse("the function returns a view of what a tensor from outside was before");
     const Node node = graph_.nodes[graph_.values[value].node];
     if (!node.traits.view)
       recorder_.refuse(

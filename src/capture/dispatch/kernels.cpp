@@ -26,12 +26,15 @@
 #include "aten/convert.h"
 #include "aten/each_tensor.h"
 #include "aten/keys.h"
+#include "aten/transforms.h"
 #include "capture/dispatch/eager_path.h"
 #include "capture/dispatch/inplace_check.h"
+#include "capture/dispatch/record_scaled.h"
 #include "capture/dispatch/recorder.h"
 #include "capture/dispatch/restride.h"
 #include "capture/dispatch/written_products.h"
 #include "capture/log/op_log.h"
+#include "ops/names.h"
 
 namespace smelt {
 namespace {
@@ -52,11 +55,15 @@ DispatchKeySet below_top(DispatchKeySet keys) {
   return keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, kTopKey);
 }
 
-// Wrappers of vmap and friends are unwrapped by functorch's own layers first.
-bool is_functorch_wrapper(const at::Tensor& tensor) {
-  return tensor.key_set().has_any(
-      DispatchKeySet({DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
-                      DispatchKey::BatchedNestedTensor}));
+// A transform takes the op apart first: its levels unwrap the tensors and ask again, for ops on what
+// is in them. Those of a level that has ended are unwrapped too.
+bool is_for_transform(const Stack& stack, size_t first) {
+  if (is_under_transform()) return true;
+  bool found = false;
+  for (size_t i = first; i < stack.size() && !found; ++i)
+    each_tensor(stack[i],
+                [&](const at::Tensor& tensor) { found = found || is_functorch_wrapper(tensor); });
+  return found;
 }
 
 bool needs_twin(const at::Tensor& tensor) {
@@ -266,34 +273,19 @@ bool rewrite_one_hot(Stack* stack, size_t first) {
   return true;
 }
 
-// A size times a factor, if that is an expression of it: twice, half.
-std::optional<c10::SymInt> scaled(const c10::SymInt& size, double factor) {
-  if (factor >= 1 && factor == std::floor(factor)) return size * static_cast<int64_t>(factor);
-  const double divisor = 1 / factor;
-  if (factor > 0 && divisor == std::floor(divisor)) return size / static_cast<int64_t>(divisor);
-  return std::nullopt;
-}
-
-// PyTorch computes such sizes as numbers. upsample(input, output_size, ..., scale_factors)
-bool rewrite_scaled(const OpInfo& op, Stack* stack, size_t first) {
+// PyTorch's own code asks for all sizes. unsafe_chunk(self, chunks, dim)
+bool rewrite_chunks(const OpInfo& op, Stack* stack, size_t first) {
   const at::Tensor self = (*stack)[first].toTensor();
-  if (!(*stack)[first + 1].isNone() || !stack->back().isDoubleList() ||
-      c10::asIntArrayRefSlowOpt(self.sym_sizes()))
-    return false;
-  const std::vector<double> factors = stack->back().toDoubleVector();
-  if (self.dim() != static_cast<int64_t>(factors.size()) + 2) return false;
-  std::vector<c10::SymInt> sizes;
-  for (size_t i = 0; i < factors.size(); ++i) {
-    const auto size = scaled(self.sym_size(static_cast<int64_t>(i) + 2), factors[i]);
-    if (!size) return false;
-    sizes.push_back(*size);
-  }
+  const int64_t chunks = (*stack)[first + 1].toInt(), dim = (*stack)[first + 2].toInt();
+  if (self.dim() == 0 || chunks <= 0 || dim >= self.dim() || dim < -self.dim()) return false;
+  const c10::SymInt size = self.sym_size(dim);
+  if (!size.maybe_as_int() || *size.maybe_as_int() == 0) return false;  // how many there are
+  (*stack)[first + 1] = c10::IValue((*size.maybe_as_int() + chunks - 1) / chunks);
   const std::string name(op.facts.instead);
-  const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");
-  stack->pop_back();
-  (*stack)[first + 1] = c10::SymIntArrayRef(sizes);
-  for (const double factor : factors) stack->emplace_back(factor);
-  handle.callBoxed(stack);
+  const size_t dot = name.find('.');
+  c10::Dispatcher::singleton()
+      .findSchemaOrThrow(name.substr(0, dot).c_str(), name.substr(dot + 1).c_str())
+      .callBoxed(stack);
   return true;
 }
 
@@ -319,6 +311,13 @@ void refuse_storage(Recorder& recorder, const OpInfo& op, const Stack& stack, si
           "LSTM and GRU do so: record those under torch.backends.cudnn.flags(enabled=False)");
 }
 
+// The derivative of sgn(), and tangents that are not there. A product with them is zero, whatever the
+// other factor is; a kernel would read memory.
+void refuse_without_memory(Recorder& recorder, const OpInfo& op) {
+  if (op.name == names::kZerosWithoutMemory && !recorder.only_calls())
+    recorder.refuse(op.name.str() + " makes zeros without memory");
+}
+
 void refuse_foreign_mutation(Recorder& recorder, const OpInfo& op) {
   if (!op.is_mutable || !op.is_custom) return;
   recorder.refuse("the custom op " + op.name.str() +
@@ -335,7 +334,8 @@ bool record_otherwise(Recorder& recorder, const OpInfo& op, Stack* stack, size_t
     case Recording::division: return record_division(recorder, op, stack, first);
     case Recording::polygamma: return rewrite_polygamma(op, stack, first);
     case Recording::one_hot: return rewrite_one_hot(stack, first);
-    case Recording::scaled: return rewrite_scaled(op, stack, first);
+    case Recording::scaled: return record_scaled(op, stack, first);
+    case Recording::chunks: return rewrite_chunks(op, stack, first);
     default: break;
   }
   return write_product_by_columns(op, stack, first) || take_eager_path(recorder, op, stack, first);
@@ -351,7 +351,10 @@ void call_through(Recorder& recorder, const OpInfo& op, DispatchKeySet keys, Sta
   // _to_copy leaves functionalization unless the key is switched on explicitly.
   std::optional<c10::impl::IncludeDispatchKeyGuard> stay;
   if (op.facts.recording == Recording::copy) stay.emplace(DispatchKey::Functionalize);
-  op.handle.redispatchBoxed(below_top(keys), stack);
+  {
+    const AskedIfEmpty asked(op.facts.asks_if_empty);
+    op.handle.redispatchBoxed(below_top(keys), stack);
+  }
   mark_results(*stack, first);
   for (const auto& [position, value] : recorder.take_silent_writes())
     if (isFunctionalTensor(arguments[position].toTensor()))
@@ -377,12 +380,15 @@ void top_kernel(const c10::OperatorHandle& handle, DispatchKeySet keys, Stack* s
     if (log && arguments.replaced) log->give_up(OpTrouble::Kind::foreign_tensor, op.name.str());
     if (arguments.replaced)
       handle.callBoxed(stack);
-    else if (log)
+    else if (log && !is_for_transform(*stack, first))
       log->call(op, below_top(keys), stack);
-    else
+    else {
+      if (log) log->pass_transform(op);
       handle.redispatchBoxed(below_top(keys), stack);
+    }
     return;
   }
+  refuse_without_memory(*recorder, op);
   if (!arguments.any_tensor && record_factory(*recorder, op, keys, stack, first)) return;
   refuse_foreign_mutation(*recorder, op);
   if (op.is_mutable) {

@@ -49,8 +49,8 @@ struct RealTensor final : c10::BackendMeta {
   const c10::TensorImpl* twin;
 };
 
-// Strides as expressions of the symbolic sizes: the densely packed dimensions, innermost first,
-// count up.
+}  // namespace
+
 Sizes symbolic_strides(const Sizes& sizes, at::IntArrayRef strides, const SymbolTable& symbols) {
   std::vector<int> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);
@@ -66,8 +66,6 @@ Sizes symbolic_strides(const Sizes& sizes, at::IntArrayRef strides, const Symbol
   }
   return out;
 }
-
-}  // namespace
 
 SymbolicDims Recorder::named_dims(const at::Tensor& real, const DynamicDims& dynamic) {
   SymbolicDims dims;
@@ -101,7 +99,7 @@ TensorType Recorder::input_type(const at::Tensor& real, const SymbolicDims& dims
   TensorType type = type_of(real);
   type.wrapped_number = false;
   if (dims.empty()) return type;
-  for (const auto& [dim, size] : dims) type.sizes[static_cast<size_t>(dim)] = size;
+  for (const auto& [dim, size] : dims) type.sizes.at(static_cast<size_t>(dim)) = size;
   type.strides = symbolic_strides(type.sizes, real.strides(), *symbols_);
   return type;
 }

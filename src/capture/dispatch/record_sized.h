@@ -13,4 +13,8 @@ namespace smelt {
 void record_sized(const c10::OperatorHandle& op, const std::vector<std::vector<int64_t>>& sizes,
                   std::vector<c10::IValue>& stack);
 
+// The same with a count that varies, of which nothing is checked.
+void record_counted(const c10::OperatorHandle& op, const c10::SymInt& count,
+                    std::vector<c10::IValue>& stack);
+
 }  // namespace smelt

@@ -203,13 +203,6 @@ at::Generator generator_of(const Call& call, const std::vector<Result>& results)
   return at::globalContext().defaultGenerator(to_c10(device));
 }
 
-bool draws(const Call& call) {
-  const std::vector<Arg>& args = call.args;
-  return draws(
-      call.op, [&](int i) { return args[i].is<double>() && args[i].get<double>() == 0.0; },
-      [&](int i) { return args[i].is<bool>() && !args[i].get<bool>(); });
-}
-
 bool has_mask(const Call& call) {
   bool found = false;
   for (const Arg& arg : call.args)
@@ -301,7 +294,7 @@ void Recorder::record(const OpInfo& op, std::vector<c10::IValue>* stack) {
   if (silent) copy_silently_written(op, call, values);
   const std::vector<Result> results = infer(call);
   std::optional<at::Generator> generator;
-  if (draws(call) && !options_.only_sizes) {
+  if (draws(call.op, call.args) && !options_.only_sizes) {
     generator = generator_of(call, results);
     if (!rng_.tracks(*generator)) {
       if (*generator != at::globalContext().defaultGenerator(generator->device()))

@@ -60,6 +60,8 @@ struct RecorderOptions {
   const SymbolTable* symbols = nullptr;
   // What is asked for are sizes alone: random generators are left as they are.
   bool only_sizes = false;
+  // All ops of the graph will be called: no kernel reads a tensor's memory.
+  bool only_calls = false;
   // Tests: throw at that op.
   int64_t fail_at = -1;
 };
@@ -74,6 +76,10 @@ struct Recorded {
   // Per argument: the earlier argument that was the very same tensor, or -1.
   std::vector<int32_t> same_argument;
 };
+
+// The strides of a tensor whose sizes vary, as expressions of them: the densely packed dimensions,
+// innermost first, count up; the others are what they are.
+Sizes symbolic_strides(const Sizes& sizes, at::IntArrayRef strides, const SymbolTable& symbols);
 
 class Recorder final : public NumberRecording {
  public:
@@ -112,6 +118,7 @@ class Recorder final : public NumberRecording {
   at::Tensor as_tensor(const at::Scalar& number);
 
   // -- what the kernels ask for
+  bool only_calls() const { return options_.only_calls; }
   // The twin of a real tensor: an input of the graph, made on first sight. Refuses what has no twin
   // (sparse, quantized, subclasses with __torch_dispatch__).
   at::Tensor twin_of(const at::Tensor& real);

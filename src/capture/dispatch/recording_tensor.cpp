@@ -2,6 +2,8 @@
 
 #include <ATen/FunctionalTensorWrapper.h>
 
+#include <utility>
+
 #include "aten/convert.h"
 #include "aten/keys.h"
 
@@ -44,6 +46,22 @@ c10::IntArrayRef RecordingTensor::pin(const Sizes& sizes, std::vector<int64_t>& 
   if (pinned.empty())
     for (const Size& size : sizes) pinned.push_back(symbols_->specialise(size));
   return pinned;
+}
+
+namespace {
+
+thread_local bool asked_if_empty = false;
+
+}  // namespace
+
+AskedIfEmpty::AskedIfEmpty(bool asks) : before_(std::exchange(asked_if_empty, asks)) {}
+AskedIfEmpty::~AskedIfEmpty() { asked_if_empty = before_; }
+
+int64_t RecordingTensor::numel_custom() const {
+  const Size numel = type_.numel();
+  if (!asked_if_empty) return symbols_->specialise(numel);
+  symbols_->holds(numel, Relation::ne, 0);
+  return symbols_->hint(numel);
 }
 
 template <class Version>

@@ -30,7 +30,7 @@ class RecordingTensor final : public c10::TensorImpl {
   // Code of PyTorch that knows integers only gets the sizes at hand, and guards pin them.
   c10::IntArrayRef sizes_custom() const override { return pin(type_.sizes, pinned_sizes_); }
   c10::IntArrayRef strides_custom() const override { return pin(type_.strides, pinned_strides_); }
-  int64_t numel_custom() const override { return symbols_->specialise(type_.numel()); }
+  int64_t numel_custom() const override;
   int64_t storage_offset_custom() const override { return symbols_->specialise(type_.offset); }
 
  private:
@@ -44,6 +44,19 @@ class RecordingTensor final : public c10::TensorImpl {
   ValueId value_;
   SymbolsPtr symbols_;
   mutable std::vector<int64_t> pinned_sizes_, pinned_strides_;
+};
+
+// While one lives on this thread, or not (`asks` is false), C++ code that asks for the number of
+// elements asks only whether it is 0.
+class AskedIfEmpty {
+ public:
+  explicit AskedIfEmpty(bool asks);
+  ~AskedIfEmpty();
+  AskedIfEmpty(const AskedIfEmpty&) = delete;
+  AskedIfEmpty& operator=(const AskedIfEmpty&) = delete;
+
+ private:
+  const bool before_;
 };
 
 // The recording tensor itself, or nullptr. A functional wrapper is not looked through.

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -295,6 +296,18 @@ bool is_known(const Call& call, const KnownResults* known) {
           call.op.handle.schema().returns().size() == 1);
 }
 
+// Its kernel calls ops for which autocast chooses a dtype. A graph calls it without.
+bool is_chosen_by_autocast(const Call& call, const KnownResults& known) {
+  if (!at::autocast::is_autocast_enabled(at::kCPU) && !at::autocast::is_autocast_enabled(at::kCUDA))
+    return false;
+  return std::ranges::any_of(known.types, [&](const std::optional<TensorType>& type) {
+    return type && is_floating(type->dtype) && type->dtype != default_dtype() &&
+           std::ranges::none_of(call.types, [&](const TensorType& argument) {
+             return argument.dtype == type->dtype;
+           });
+  });
+}
+
 // An op that changes its first argument and returns it.
 bool is_in_place(const Call& call) {
   const auto& schema = call.op.handle.schema();
@@ -334,6 +347,8 @@ std::vector<Result> infer_results(const Call& call, const SymbolsPtr& symbols,
   std::string reason;
   if (auto results = ask_row(call, symbols, reason)) return std::move(*results);
   if (!call.op.meta && is_known(call, known)) {
+    if (is_chosen_by_autocast(call, *known))
+      throw RecordError("its kernel calls others, for which autocast chooses a dtype");
     count(Counter::shapes_seen);
     if (is_symbolic(call)) specialise_call(call, *symbols);
     return structure(call, known->types);

@@ -7,12 +7,14 @@
 #include <algorithm>
 
 #include "capture/log/op_log.h"
+#include "log/own_ops.h"
 
 namespace smelt {
 namespace {
 
-bool is_plain(const LogItem& item) {
-  return item.op != &opaque_op() && !is_own_op(*item.op) && item.number < 0 && !item.has_effects;
+bool is_plain(const LoggedCall& call) {
+  return call.op != own_ops::kOpaqueCall && !own_ops::is_own(call.op) && call.number < 0 &&
+         !call.has_effects;
 }
 
 }  // namespace
@@ -23,8 +25,8 @@ std::shared_ptr<LogFunction> OpLog::fold(size_t position, const std::vector<at::
   auto function = std::make_shared<LogFunction>();
   function->node = called.node;
   function->materializes = called.materializes;
-  const auto first = items_.begin() + static_cast<ptrdiff_t>(position);
-  if (!called.node || !std::all_of(first, items_.end(), is_plain)) return nullptr;
+  const auto first = plain_.calls.begin() + static_cast<ptrdiff_t>(position);
+  if (!called.node || !std::all_of(first, plain_.calls.end(), is_plain)) return nullptr;
   for (const at::Tensor& input : called.inputs)
     function->inputs.push_back(input.defined() ? find(input) : -1);
   for (const at::Tensor& result : results) {
@@ -33,43 +35,38 @@ std::shared_ptr<LogFunction> OpLog::fold(size_t position, const std::vector<at::
     function->outputs.push_back(value);
     function->differentiable.push_back(result.requires_grad());
   }
-  function->items.assign(first, items_.end());
+  function->calls = cut(position);
   return function;
 }
 
-bool OpLog::end_function(LogItem item, size_t position, const std::vector<at::Tensor>& results,
+bool OpLog::end_function(OpenCall call, size_t position, const std::vector<at::Tensor>& results,
                          const Called& called) {
   const std::shared_ptr<LogFunction> function = fold(position, results, called);
   std::vector<std::pair<c10::TensorImpl*, LogValue>> made;
-  for (const auto& known : by_impl_) {
-    const LoggedTensor& value = values_[known.second];
-    if (value.kind == LoggedTensor::Kind::result && value.item >= position) made.push_back(known);
-  }
-  if (!end_call(std::move(item), position, results)) return false;
-  items_.back().applies_function = true;
+  for (const auto& known : by_impl_)
+    if (plain_.value(known.second).call >= static_cast<int32_t>(position)) made.push_back(known);
+  call.plain.calls_back = true;
+  if (!end_call(std::move(call), position, results)) return false;
   if (!function) return true;
-  for (const auto& [impl, value] : made) {
-    values_[value].inner = true;
-    values_[value].item = position;
-    inner_[impl] = value;
-  }
-  LogItem& kept = items_.back();
-  kept.function = function;
-  kept.slots.back() = function_uses(*function, kept.slots.back().argument, values_);
+  for (const auto& [impl, value] : made) inner_[impl] = {value, position};
+  real_calls_.back().function = function;
+  plain_.calls.back().args.back() = values_used(*function, plain_);
   return true;
 }
 
 std::optional<size_t> OpLog::function_of(const torch::autograd::Node* node) const {
-  for (size_t i = items_.size(); i-- > 0;)
-    if (items_[i].function && items_[i].function->node.get() == node) return i;
+  for (size_t i = real_calls_.size(); i-- > 0;)
+    if (real_calls_[i].function && real_calls_[i].function->node.get() == node) return i;
   return std::nullopt;
 }
 
 // An output that a function has saved is another tensor for its backward.
-void OpLog::meet_outputs(const LogItem& item, const std::vector<at::Tensor>& saved) {
+void OpLog::meet_outputs(size_t call, const std::vector<at::Tensor>& saved) {
   for (const at::Tensor& tensor : saved) {
-    if (!tensor.defined() || find(tensor) >= 0 || tensor.grad_fn() != item.function->node) continue;
-    by_impl_[tensor.unsafeGetTensorImpl()] = item.results.at(tensor.output_nr());
+    if (!tensor.defined() || find(tensor) >= 0 ||
+        tensor.grad_fn() != real_calls_[call].function->node)
+      continue;
+    by_impl_[tensor.unsafeGetTensorImpl()] = plain_.calls[call].results.at(tensor.output_nr());
     unpacked_.push_back(tensor);
   }
 }

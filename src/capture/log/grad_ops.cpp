@@ -15,7 +15,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "aten/convert.h"
 #include "capture/log/op_log.h"
+#include "log/own_ops.h"
 
 namespace smelt {
 namespace {
@@ -59,6 +61,8 @@ at::Tensor data(const at::Tensor& self) {
 // Where it stands in a log it is checked by whoever runs the log.
 void expect(const at::Scalar&, bool) {}
 
+at::Scalar size(const at::Tensor& self, int64_t dim) { return self.size(dim); }
+
 const OpInfo& find(const char* name) {
   return op_info(c10::Dispatcher::singleton().findSchemaOrThrow(name, ""));
 }
@@ -77,6 +81,7 @@ TORCH_LIBRARY_FRAGMENT(smelt, m) {
   m.def("retain_grad(Tensor self) -> ()");
   m.def("data(Tensor(a) self) -> Tensor(a)");
   m.def("expect(Scalar number, bool truth) -> ()");
+  m.def("size(Tensor self, int dim) -> Scalar");
   // Autograd sees what they do, not the calls.
   m.impl("set_grad", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, set_grad));
   m.impl("backward", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, backward));
@@ -86,6 +91,7 @@ TORCH_LIBRARY_FRAGMENT(smelt, m) {
   m.impl("retain_grad", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, retain_grad));
   m.impl("data", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, data));
   m.impl("expect", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, expect));
+  m.impl("size", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, size));
 }
 
 const OpInfo& set_grad_op() {
@@ -115,6 +121,11 @@ const OpInfo& retain_grad_op() {
 
 const OpInfo& data_op() {
   static const OpInfo* info = &find("smelt::data");
+  return *info;
+}
+
+const OpInfo& size_op() {
+  static const OpInfo* info = &find("smelt::size");
   return *info;
 }
 
@@ -201,18 +212,17 @@ BackwardReach reach_of(const std::vector<at::Tensor>& outputs,
 // -- in a log
 
 bool OpLog::set_grad(const at::Tensor& self, const at::Tensor& grad) {
-  LogItem item;
-  item.op = &set_grad_op();
-  if (!take_argument(item, 0, self) || !take_argument(item, 1, grad)) return false;
-  item.ambient = ambient();
-  items_.push_back(std::move(item));
+  OpenCall call = open(set_grad_op());
+  if (!take_arguments(call, {self, grad})) return false;
+  call.plain.ambient = ambient();
+  close(std::move(call));
   return true;
 }
 
-std::optional<LogItem> OpLog::begin_backward(const std::vector<at::Tensor>& outputs,
-                                             const std::vector<at::Tensor>& seeds,
-                                             const std::vector<at::Tensor>& only, bool keep_graph,
-                                             bool create_graph) {
+std::optional<OpenCall> OpLog::begin_backward(const std::vector<at::Tensor>& outputs,
+                                              const std::vector<at::Tensor>& seeds,
+                                              const std::vector<at::Tensor>& only, bool keep_graph,
+                                              bool create_graph) {
   if (recomputed_pieces_ > 0) {
     give_up(OpTrouble::Kind::autograd, "a backward pass behind a checkpoint");
     return std::nullopt;
@@ -220,151 +230,131 @@ std::optional<LogItem> OpLog::begin_backward(const std::vector<at::Tensor>& outp
   BackwardReach reach = reach_of(outputs, only);
   if (!knows_retained(reach.nodes, only.empty())) return std::nullopt;
   for (at::Tensor& tensor : retained(outputs)) reach.leaves.push_back(std::move(tensor));
-  LogItem item;
-  item.op = &backward_op();
+  OpenCall call = open(backward_op());
   std::vector<at::Tensor> grads;
   for (const at::Tensor& leaf : reach.leaves) grads.push_back(leaf.grad());
-  const c10::IValue arguments[] = {outputs,    seeds,        reach.leaves, grads,
-                                   keep_graph, create_graph, !only.empty()};
-  for (size_t i = 0; i < std::size(arguments); ++i)
-    if (!take_argument(item, i, arguments[i])) return std::nullopt;
-  item.ambient = ambient();
+  if (!take_arguments(
+          call, {outputs, seeds, reach.leaves, grads, keep_graph, create_graph, !only.empty()}))
+    return std::nullopt;
+  call.plain.ambient = ambient();
   hooks_.clear();
-  if (!keep_graph && !create_graph) consume(reach.nodes);
-  return item;
+  if (!keep_graph && !create_graph) nodes_.consume(reach.nodes, plain_.calls.size());
+  return call;
 }
 
-void OpLog::consume(const std::vector<NodePtr>& nodes) {
-  for (const NodePtr& node : nodes) consumed_.push_back({node, items_.size()});
-}
-
-void OpLog::end_backward(LogItem item) {
-  for (LogValue leaf : item.slots[2].values) {
+void OpLog::end_backward(OpenCall call) {
+  each_tensor_of(call.plain.args[own_ops::kLeaves], [&](LogValue leaf) {
     const at::Tensor grad = tensor(leaf).grad();
     LogValue value = grad.defined() ? find(grad) : -1;
     if (value >= 0)
-      item.written.push_back(value);  // the gradient that was there before has been added to
+      call.plain.written.push_back(value);  // the gradient that was there before was added to
     else if (grad.defined())
-      value = add_value(grad, LoggedTensor::Kind::result);
-    item.results.push_back(value);
-  }
-  read_written(item);
-  item.hooks = std::exchange(hooks_, {});
-  take_uses(item);
-  items_.push_back(std::move(item));
+      value = add_value(grad, LoggedValue::Kind::result);
+    call.plain.results.push_back(value);
+  });
+  read_written(call.plain);
+  take_hooks(call);
+  close(std::move(call));
 }
 
-void OpLog::take_uses(LogItem& item) const {
-  item.slots.push_back(
-      hook_uses(item.hooks, static_cast<uint32_t>(item.arguments.size()), values_));
-  item.arguments.emplace_back();
+// Those that the pass has called.
+void OpLog::take_hooks(OpenCall& call) {
+  call.real.hooks = std::exchange(hooks_, {});
+  call.plain.args.emplace_back(values_used(call.real.hooks, plain_));
 }
 
-std::optional<LogItem> OpLog::begin_grad(const std::vector<at::Tensor>& outputs,
-                                         const std::vector<at::Tensor>& seeds,
-                                         const std::vector<at::Tensor>& inputs, bool keep_graph,
-                                         bool create_graph, bool allow_unused) {
+std::optional<OpenCall> OpLog::begin_grad(const std::vector<at::Tensor>& outputs,
+                                          const std::vector<at::Tensor>& seeds,
+                                          const std::vector<at::Tensor>& inputs, bool keep_graph,
+                                          bool create_graph, bool allow_unused) {
   if (recomputed_pieces_ > 0) {
     give_up(OpTrouble::Kind::autograd, "a backward pass behind a checkpoint");
     return std::nullopt;
   }
-  LogItem item;
-  item.op = &grad_op();
-  const c10::IValue arguments[] = {outputs, seeds, inputs, keep_graph, create_graph, allow_unused};
-  for (size_t i = 0; i < std::size(arguments); ++i)
-    if (!take_argument(item, i, arguments[i])) return std::nullopt;
-  item.ambient = ambient();
+  OpenCall call = open(grad_op());
+  if (!take_arguments(call, {outputs, seeds, inputs, keep_graph, create_graph, allow_unused}))
+    return std::nullopt;
+  call.plain.ambient = ambient();
   hooks_.clear();
   const std::vector<NodePtr> nodes = reach_of(outputs).nodes;
   if (!knows_retained(nodes, false)) return std::nullopt;
-  if (!keep_graph && !create_graph) consume(nodes);
-  return item;
+  if (!keep_graph && !create_graph) nodes_.consume(nodes, plain_.calls.size());
+  return call;
 }
 
-bool OpLog::end_grad(LogItem item, const std::vector<at::Tensor>& grads) {
-  item.hooks = std::exchange(hooks_, {});
-  take_uses(item);
-  if (!keep_results(item, {c10::IValue(grads)}, 0)) return false;
-  items_.push_back(std::move(item));
+bool OpLog::end_grad(OpenCall call, const std::vector<at::Tensor>& grads) {
+  take_hooks(call);
+  if (!keep_results(call.plain, {c10::IValue(grads)}, 0)) return false;
+  close(std::move(call));
   return true;
 }
 
 bool OpLog::require_grad(const at::Tensor& tensor, bool value) {
-  LogItem item;
-  item.op = &require_grad_op();
   const LogValue id = find(tensor);
-  if (id < 0 || values_[id].kind != LoggedTensor::Kind::result || values_[id].dynamic) return false;
-  read_state(values_[id], tensor);
-  if (!take_argument(item, 0, tensor) || !take_argument(item, 1, value)) return false;
-  item.ambient = ambient();
-  items_.push_back(std::move(item));
+  if (id < 0 || plain_.value(id).kind != LoggedValue::Kind::result || plain_.value(id).dynamic)
+    return false;
+  read_state(id, tensor);
+  OpenCall call = open(require_grad_op());
+  if (!take_arguments(call, {tensor, value})) return false;
+  call.plain.ambient = ambient();
+  close(std::move(call));
   return true;
 }
 
 bool OpLog::retain_grad(const at::Tensor& tensor) {
-  LogItem item;
-  item.op = &retain_grad_op();
   const LogValue id = find(tensor);
-  if (id < 0 || values_[id].kind != LoggedTensor::Kind::result || tensor.is_leaf()) return false;
-  if (!take_argument(item, 0, tensor)) return false;
-  item.ambient = ambient();
-  values_[id].retains_grad = true;
-  retained_.push_back({torch::autograd::impl::gradient_edge(tensor).function, id});
-  items_.push_back(std::move(item));
+  if (id < 0 || plain_.value(id).kind != LoggedValue::Kind::result || tensor.is_leaf())
+    return false;
+  OpenCall call = open(retain_grad_op());
+  if (!take_arguments(call, {tensor})) return false;
+  call.plain.ambient = ambient();
+  plain_.values[id].retains_grad = true;
+  nodes_.retain(torch::autograd::impl::gradient_edge(tensor).function, id);
+  close(std::move(call));
   return true;
 }
 
 std::vector<at::Tensor> OpLog::retained(const std::vector<at::Tensor>& outputs) const {
   std::vector<at::Tensor> found;
-  if (retained_.empty()) return found;
-  const std::vector<NodePtr> nodes = reach_of(outputs).nodes;
-  for (const Retained& known : retained_)
-    if (const at::Tensor tensor = this->tensor(known.tensor);
-        tensor.defined() && std::find(nodes.begin(), nodes.end(), known.node) != nodes.end())
-      found.push_back(tensor);
+  if (!nodes_.retains_any()) return found;
+  for (const LogValue value : nodes_.retained(reach_of(outputs).nodes))
+    if (const at::Tensor tensor = this->tensor(value); tensor.defined()) found.push_back(tensor);
   return found;
 }
 
 // Which gradients the pass leaves with tensors on the way is known. `may`: there may be any.
 bool OpLog::knows_retained(const std::vector<NodePtr>& nodes, bool may) {
   const bool is_known = std::all_of(nodes.begin(), nodes.end(), [&](const NodePtr& node) {
-    if (node->retains_grad_hooks().empty()) return true;
-    return may && std::any_of(retained_.begin(), retained_.end(),
-                              [&](const Retained& known) { return known.node == node; });
+    return node->retains_grad_hooks().empty() || (may && nodes_.is_retained(node));
   });
   if (!is_known) give_up(OpTrouble::Kind::autograd, "retain_grad() of a tensor");
   return is_known;
 }
 
 bool OpLog::take_data(const at::Tensor& tensor, const at::Tensor& data) {
-  LogItem item;
-  item.op = &data_op();
-  if (!take_argument(item, 0, tensor)) return false;
-  item.ambient = ambient();
-  if (!keep_results(item, {c10::IValue(data)}, 0)) return false;
-  values_[item.results[0]].apart = true;
-  items_.push_back(std::move(item));
+  OpenCall call = open(data_op());
+  if (!take_arguments(call, {tensor})) return false;
+  call.plain.ambient = ambient();
+  if (!keep_results(call.plain, {c10::IValue(data)}, 0)) return false;
+  plain_.values[call.plain.results[0]].apart = true;
+  close(std::move(call));
   return true;
 }
 
 bool OpLog::is_consumed(LogValue value) const {
   const at::Tensor real = tensor(value);
   if (!real.defined() || !real.grad_fn()) return false;
-  // Of a pass that is still part of the log.
-  return std::any_of(consumed_.begin(), consumed_.end(), [&](const Consumed& known) {
-    return known.item < items_.size() && known.node == real.grad_fn();
-  });
+  return nodes_.is_consumed(real.grad_fn(), plain_.calls.size());
 }
 
 void OpLog::expect(ScalarId number, const c10::Scalar& seen, bool truth) {
   if (has_effects())
     return give_up(OpTrouble::Kind::data_dependent, "a branch behind an op that may have effects");
-  LogItem item;
-  item.op = &expect_op();
-  item.arguments = {seen, truth};
-  item.scalars = {LogScalar{.argument = 0, .element = -1, .is_tensor = false, .id = number}};
-  item.ambient = ambient();
-  items_.push_back(std::move(item));
+  OpenCall call = open(expect_op());
+  call.plain.args = {number_arg(seen), truth};
+  call.plain.takes = {{.argument = 0, .element = -1, .is_tensor = false, .id = number}};
+  call.plain.ambient = ambient();
+  close(std::move(call));
 }
 
 }  // namespace smelt

@@ -18,7 +18,7 @@ const OpInfo& set_grad_op();
 // bool keep_graph, bool create_graph, bool only, Tensor[] uses) -> Tensor[]: the pass that adds to
 // `.grad` of all leaves, which are those that it reaches, and have `grads` before, and of those on
 // the way that retain it; `only`: it goes no further than it has to for these; `uses`: what its
-// hooks take (LogItem::hooks). Returns their
+// hooks take (RealCall::hooks). Returns their
 // `.grad` as it is then.
 const OpInfo& backward_op();
 // smelt::grad(Tensor[] outputs, Tensor[] seeds, Tensor[] inputs, bool keep_graph,
@@ -33,12 +33,8 @@ const OpInfo& data_op();
 // smelt::expect(Scalar number, bool truth) -> (): a run for which it does not hold is none.
 const OpInfo& expect_op();
 
-inline bool is_grad_op(const OpInfo& op) { return &op == &set_grad_op() || &op == &backward_op(); }
-// Ops of smelt's own that stand in logs, of which all is known.
-inline bool is_own_op(const OpInfo& op) {
-  return is_grad_op(op) || &op == &grad_op() || &op == &require_grad_op() ||
-         &op == &retain_grad_op() || &op == &data_op() || &op == &expect_op();
-}
+// smelt::size(Tensor self, int dim) -> Scalar: a size that contents have decided.
+const OpInfo& size_op();
 
 using NodePtr = decltype(torch::autograd::Edge::function);
 

@@ -43,38 +43,37 @@ const OpInfo& opaque_op() {
 
 // -- in a log
 
-std::optional<LogItem> OpLog::begin_call(c10::intrusive_ptr<OpaqueCall> call,
-                                         const std::vector<at::Tensor>& tensors) {
-  LogItem item;
-  item.op = &opaque_op();
-  if (!take_argument(item, 0, tensors)) return std::nullopt;
-  item.arguments.push_back(c10::IValue::make_capsule(std::move(call)));
-  item.ambient = ambient();
-  return item;
+std::optional<OpenCall> OpLog::begin_call(c10::intrusive_ptr<OpaqueCall> code,
+                                          const std::vector<at::Tensor>& tensors) {
+  OpenCall call = open(opaque_op());
+  if (!take_arguments(call, {tensors})) return std::nullopt;
+  call.plain.args.emplace_back(Opaque{0});
+  call.real.opaque.push_back(c10::IValue::make_capsule(std::move(code)));
+  call.plain.ambient = ambient();
+  return call;
 }
 
-bool OpLog::end_call(LogItem item, size_t position, const std::vector<at::Tensor>& results) {
+bool OpLog::end_call(OpenCall call, size_t position, const std::vector<at::Tensor>& results) {
+  // What is known to nobody has been made since.
   const auto is_older = [&](LogValue id) {
-    return values_[id].kind != LoggedTensor::Kind::result || values_[id].item < position;
+    const LoggedValue& value = plain_.value(id);
+    return !value.inner && value.call < static_cast<int32_t>(position);
   };
-  for (size_t i = position; i < items_.size(); ++i) {
-    for (LogValue written : items_[i].written) {
-      const std::vector<LogValue>& there = in_memory_[values_[written].memory];
+  for (size_t i = position; i < plain_.calls.size(); ++i) {
+    for (LogValue written : plain_.calls[i].written) {
+      const std::vector<LogValue>& there = memory_.values_on(plain_.value(written).memory);
       if (!is_older(written) && std::none_of(there.begin(), there.end(), is_older)) continue;
       give_up(OpTrouble::Kind::autograd, "a change of an argument in place");
       return false;
     }
   }
-  for (size_t i = position; i < items_.size(); ++i) item.has_effects |= items_[i].has_effects;
+  for (size_t i = position; i < plain_.calls.size(); ++i)
+    call.plain.has_effects |= plain_.calls[i].has_effects;
   rewind(position);
-  LogSlot uses;
-  uses.argument = static_cast<uint32_t>(item.arguments.size());
-  uses.is_list = true;
-  item.slots.push_back(std::move(uses));
-  item.arguments.emplace_back();
-  if (!keep_results(item, {c10::IValue(results)}, 0)) return false;
-  note_effects(item);
-  items_.push_back(std::move(item));
+  call.plain.args.emplace_back(ArgList());
+  if (!keep_results(call.plain, {c10::IValue(results)}, 0)) return false;
+  note_effects(call.plain);
+  close(std::move(call));
   return true;
 }
 

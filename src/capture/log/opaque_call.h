@@ -19,7 +19,7 @@ class OpaqueCall : public torch::CustomClassHolder {
 };
 
 // smelt::opaque_call(Tensor[] tensors, Capsule call, Tensor[] uses) -> Tensor[]; `call` is an
-// OpaqueCall; `uses`: what its ops take if it is written down as such (LogItem::function).
+// OpaqueCall; `uses`: what its ops take if it is written down as such (RealCall::function).
 const OpInfo& opaque_op();
 
 }  // namespace smelt

@@ -7,19 +7,14 @@
 #include <unordered_set>
 
 #include "capture/log/op_log.h"
+#include "log/own_ops.h"
 
 namespace smelt {
 
 void OpLog::note_registration(const at::Tensor& tensor) {
   const torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(tensor);
-  registrations_.push_back({edge.function, edge.input_nr, find(tensor)});
-  items_.back().registers_hook = true;
-}
-
-LogValue OpLog::registered_on(const torch::autograd::Node* node, uint32_t output) const {
-  for (const Registration& known : registrations_)
-    if (known.node.get() == node && known.output == output) return known.tensor;
-  return -1;
+  nodes_.note_hook(edge.function, edge.input_nr, find(tensor));
+  plain_.calls.back().registers_hook = true;
 }
 
 // A gradient may be one that the log knows already: the one that the pass was given, or that other
@@ -29,12 +24,13 @@ bool OpLog::begin_hook(LogHook hook, const std::vector<at::Tensor>& grads) {
     give_up(OpTrouble::Kind::autograd, "a hook inside of another");
     return false;
   }
-  OpenHook open{std::move(hook), items_.size(), static_cast<LogValue>(values_.size()), {}};
+  OpenHook open{
+      std::move(hook), plain_.calls.size(), static_cast<LogValue>(plain_.values.size()), {}};
   for (const at::Tensor& grad : grads) {
     LogValue value = grad.defined() ? find(grad) : -1;
     if (grad.defined() && value < open.first) {
       if (value >= 0) open.hidden.emplace_back(grad.unsafeGetTensorImpl(), value);
-      value = add_value(grad, LoggedTensor::Kind::result);
+      value = add_value(grad, LoggedValue::Kind::result);
     }
     open.hook.grads.push_back(value);
   }
@@ -53,14 +49,15 @@ bool OpLog::is_repeatable(const LogHook& hook, LogValue first) {
     return std::find(hook.grads.begin(), hook.grads.end(), id) != hook.grads.end();
   };
   const auto is_older = [&](LogValue id) { return id < first || is_given(id); };
-  for (const LogItem& item : hook.items) {
-    if (item.random) return refuse("a hook that draws random numbers");
-    if (item.number >= 0 || item.op == &expect_op()) return refuse("a hook that reads a number");
-    if (item.op->is_custom) return refuse("a hook that calls custom ops or autograd");
-    for (const LogValue written : item.written) {
-      const std::vector<LogValue>& there = in_memory_[values_[written].memory];
-      if (is_input_memory(values_[written].memory) ||
-          std::any_of(there.begin(), there.end(), is_older))
+  for (const LoggedCall& call : hook.calls.plain) {
+    if (call.random) return refuse("a hook that draws random numbers");
+    if (call.number >= 0 || call.op == own_ops::kExpect)
+      return refuse("a hook that reads a number");
+    if (own_ops::is_custom(call.op)) return refuse("a hook that calls custom ops or autograd");
+    for (const LogValue written : call.written) {
+      const int32_t memory = plain_.value(written).memory;
+      const std::vector<LogValue>& there = memory_.values_on(memory);
+      if (is_input_memory(memory) || std::any_of(there.begin(), there.end(), is_older))
         return refuse("a hook that changes a tensor in place");
     }
   }
@@ -71,10 +68,13 @@ void OpLog::abandon_hook() {
   pause();
   if (!open_hook_) return;
   const LogValue first = open_hook_->first;
-  items_.resize(std::min(items_.size(), open_hook_->position));
+  const size_t position = std::min(plain_.calls.size(), open_hook_->position);
+  plain_.calls.resize(position);
+  real_calls_.resize(position);
   // Nobody else may meet these.
+  forget_results_behind(position);
   std::erase_if(by_impl_, [&](const auto& known) {
-    return known.second >= first && values_[known.second].kind != LoggedTensor::Kind::input;
+    return known.second >= first && plain_.value(known.second).kind != LoggedValue::Kind::input;
   });
   for (const auto& [impl, value] : open_hook_->hidden) by_impl_[impl] = value;
   open_hook_.reset();
@@ -89,8 +89,7 @@ bool OpLog::end_hook(const std::vector<at::Tensor>& results) {
     hook.results.push_back(result.defined() ? find(result) : -1);
     is_known = is_known && (!result.defined() || hook.results.back() >= 0);
   }
-  const auto first = items_.begin() + static_cast<ptrdiff_t>(open_hook_->position);
-  hook.items.assign(std::make_move_iterator(first), std::make_move_iterator(items_.end()));
+  hook.calls = cut(open_hook_->position);
   abandon_hook();
   if (!is_known) {
     give_up(OpTrouble::Kind::foreign_tensor, "the result of a hook");
@@ -103,53 +102,48 @@ bool OpLog::end_hook(const std::vector<at::Tensor>& results) {
 
 namespace {
 
-// The values that items take and do not make.
+// The values that calls take and do not make.
 class Uses {
  public:
-  Uses(uint32_t argument, const std::vector<LoggedTensor>& values) : values_(values) {
-    slot_.argument = argument;
-    slot_.is_list = true;
-  }
+  explicit Uses(const CallLog& log) : log_(log) {}
   void make(LogValue value) { known_.insert(value); }
   void use(LogValue value) {
-    if (value >= 0 && !values_[value].inner && known_.insert(value).second)
-      slot_.values.push_back(value);
+    if (value >= 0 && !log_.value(value).inner && known_.insert(value).second)
+      list_.emplace_back(Ref{value});
   }
-  void use(const std::vector<LogItem>& items) {
-    for (const LogItem& item : items) {
-      each_argument(item, [&](LogValue value) { use(value); });
-      for (const LogValue made : item.results) make(made);
+  void use(const InnerCalls& calls) {
+    for (const LoggedCall& call : calls.plain) {
+      each_argument(call, [&](LogValue value) { use(value); });
+      for (const LogValue made : call.results) make(made);
     }
   }
-  LogSlot slot() && { return std::move(slot_); }
+  ArgList list() && { return std::move(list_); }
 
  private:
-  LogSlot slot_;
+  const CallLog& log_;
+  ArgList list_;
   std::unordered_set<LogValue> known_;
-  const std::vector<LoggedTensor>& values_;
 };
 
 }  // namespace
 
-LogSlot hook_uses(const std::vector<LogHook>& hooks, uint32_t argument,
-                  const std::vector<LoggedTensor>& values) {
-  Uses uses(argument, values);
+ArgList values_used(const std::vector<LogHook>& hooks, const CallLog& log) {
+  Uses uses(log);
   for (const LogHook& hook : hooks) {
     uses.use(hook.tensor);
     for (const LogValue grad : hook.grads) uses.make(grad);
-    uses.use(hook.items);
+    uses.use(hook.calls);
     for (const LogValue result : hook.results) uses.use(result);
   }
-  return std::move(uses).slot();
+  return std::move(uses).list();
 }
 
-LogSlot function_uses(const LogFunction& function, uint32_t argument,
-                      const std::vector<LoggedTensor>& values) {
-  Uses uses(argument, values);
+ArgList values_used(const LogFunction& function, const CallLog& log) {
+  Uses uses(log);
   for (const LogValue input : function.inputs) uses.use(input);
-  uses.use(function.items);
+  uses.use(function.calls);
   for (const LogValue output : function.outputs) uses.use(output);
-  return std::move(uses).slot();
+  return std::move(uses).list();
 }
 
 }  // namespace smelt

@@ -10,8 +10,10 @@ namespace smelt::cpu {
 namespace {
 
 constexpr int64_t kRow = 32;
-// What an extent is taken for that is not known, in steps: two levels do for most.
+// What an extent is taken for that is not known, in steps: two levels do for most. Where it is known
+// what it is likely to be, it is taken for some times that.
 constexpr int64_t kUnknownSteps = kRow * kRow * kRow;
+constexpr int64_t kUnlikelyTimes = 8;
 
 bool adds_up(const loops::Kernel& kernel, const loops::Stage& stage) {
   for (Val v = stage.begin; v < stage.end; ++v)
@@ -31,6 +33,7 @@ void Emitter::plan_chunks(const loops::Stage& stage) {
         dim == plan_.vector_dim ? static_cast<int64_t>(plan_.lanes) * plan_.packs : 1;
     std::optional<int64_t> extent = kernel_.extent(dim).as_known();
     if (part_ == Part::slices && dim == plan_.slice_dim) extent = plan_.slice;
+    if (!extent && plan_.likely[dim] > 0) extent = kUnlikelyTimes * plan_.likely[dim];
     int64_t steps = extent ? (*extent + step - 1) / step : kUnknownSteps;
     Chunks& chunks = chunks_[dim];
     chunks.level = levels_;

@@ -19,22 +19,21 @@ class CpuBackend final : public Backend {
 
   std::vector<KernelImage> compile(std::span<const loops::Kernel* const> kernels,
                                    const KernelOptions& options) const override {
-    return make_cpu_images(kernels, {.contract = options.contract});
+    return make_cpu_images(kernels,
+                           {.contract = options.contract, .likely_symbols = options.likely_symbols},
+                           options.later);
   }
 
   std::vector<std::shared_ptr<const LoadedKernel>> load(
       std::span<const KernelImage> images) const override {
-    std::vector<std::shared_ptr<const LoadedKernel>> loaded;
-    loaded.reserve(images.size());
-    for (const KernelImage& image : images) loaded.push_back(load_cpu_image(image));
-    return loaded;
+    return load_cpu_images(images);
   }
 
   bool launch(std::span<const Launch> launches, std::span<const int64_t> symbols,
               Host& host) const override {
     const auto unit_launch = [](const Launch& launch) {
       return UnitLaunch{&static_cast<const CpuCode*>(launch.kernel)->kernel(), launch.buffers,
-                        launch.params};
+                        launch.params, launch.sizes};
     };
     if (launches.size() == 1) {
       const UnitLaunch one = unit_launch(launches[0]);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -17,14 +18,18 @@
 namespace smelt {
 namespace {
 
-// A kernel with its object file. The source is kept so that assembly can be shown when someone
-// asks.
-struct Compiled {
+// A kernel with its object file, once that is made. The source is kept so that assembly can be shown
+// when someone asks.
+struct Compiled final : UnmadeCode {
   loops::Kernel source;  // as it was planned
   CpuOptions options;
-  std::string object;
-  KernelImage facts;                    // without code, which would hold this
-  std::shared_ptr<const CpuCode> code;  // linked by the thread that compiled it
+  KernelImage facts;  // without code, which would hold this
+
+  // Whoever makes what follows holds the mutex; nobody reads it before.
+  mutable std::mutex mutex;
+  mutable std::atomic<bool> is_made = false;
+  mutable std::string object;                   // none where others share it
+  mutable std::shared_ptr<const CpuCode> code;  // linked by the thread that compiled it
 };
 
 struct Key {
@@ -38,7 +43,9 @@ Key key_of(const loops::Kernel& kernel, const CpuOptions& options) {
   nameless.name.clear();
   const uint64_t hash =
       kernel.hash() * 31 + static_cast<uint64_t>(options.vector_bits) * 2 + options.contract;
-  return {hash, options, nameless.str()};
+  CpuOptions that_matter = options;
+  if (size_params(kernel).empty()) that_matter.likely_symbols.clear();
+  return {hash, std::move(that_matter), nameless.str()};
 }
 
 // What is compiled and still held by someone.
@@ -96,18 +103,11 @@ void emit(const loops::Kernel& kernel, const cpu::Plan& plan, const CpuOptions& 
   cpu::Emitter(kernel, plan, options, module, name + ".finish", Part::finish).run();
 }
 
-std::shared_ptr<const Compiled> compile_one(const loops::Kernel& kernel,
-                                            const CpuOptions& options) {
+std::shared_ptr<const Compiled> plan_one(const loops::Kernel& kernel, const CpuOptions& options) {
   auto compiled = std::make_shared<Compiled>();
   compiled->source = cpu::kernel_to_plan(kernel, options, cpu::host_target());
   compiled->options = options;
   const cpu::Plan plan = cpu::make_plan(compiled->source, options, cpu::host_target());
-  cpu::TargetLease lease;
-  llvm::LLVMContext context;
-  llvm::Module module("kernel", context);
-  set_target(module, lease.machine());
-  emit(compiled->source, plan, options, module, "kernel");
-  compiled->object = cpu::generate_object(module, lease.machine());
   KernelImage& facts = compiled->facts;
   facts = describe(kernel, cpu_backend());
   facts.units = plan.units;
@@ -117,16 +117,66 @@ std::shared_ptr<const Compiled> compile_one(const loops::Kernel& kernel,
     facts.finish_units = plan.items.known();
     facts.partial_bytes = static_cast<int64_t>(plan.partial_bytes);
   }
-  KernelImage image = facts;
-  image.code = std::shared_ptr<const std::string>(std::shared_ptr<void>(), &compiled->object);
-  compiled->code = load_cpu_image(image);
   return compiled;
+}
+
+// LLVM's code generator takes longer to begin and to end than a small kernel takes in between, so
+// that kernels which need no file of their own share one.
+constexpr size_t kMostInObject = 8;
+
+// An exception that went through LLVM may have left it in the middle of a change: what it was working
+// on is not taken apart then.
+struct Workpiece {
+  std::unique_ptr<llvm::LLVMContext> context = std::make_unique<llvm::LLVMContext>();
+  std::unique_ptr<llvm::Module> module = std::make_unique<llvm::Module>("kernel", *context);
+  const int exceptions = std::uncaught_exceptions();
+
+  ~Workpiece() {
+    if (std::uncaught_exceptions() == exceptions) return;
+    static_cast<void>(module.release());
+    static_cast<void>(context.release());
+  }
+};
+
+// Sorted by address, so that no two threads wait for each other.
+void make_code(std::span<const Compiled* const> group) {
+  std::vector<std::unique_lock<std::mutex>> locks;
+  std::vector<const Compiled*> missing;
+  for (const Compiled* compiled : group) {
+    locks.emplace_back(compiled->mutex);
+    if (!compiled->is_made) missing.push_back(compiled);
+  }
+  if (missing.empty()) return;
+  const bool is_one = missing.size() == 1;
+  const auto entry = [&](size_t i) {
+    return is_one ? std::string(kKernelEntry) : kKernelEntry + std::to_string(i);
+  };
+  cpu::TargetLease lease;
+  const Workpiece workpiece;
+  llvm::Module& module = *workpiece.module;
+  set_target(module, lease.machine());
+  for (size_t i = 0; i < missing.size(); ++i) {
+    const Compiled& compiled = *missing[i];
+    const cpu::Plan plan = cpu::make_plan(compiled.source, compiled.options, cpu::host_target());
+    emit(compiled.source, plan, compiled.options, module, entry(i));
+  }
+  const std::string object = cpu::generate_object(module, lease.machine());
+  for (size_t i = 0; i < missing.size(); ++i) {
+    KernelImage image = missing[i]->facts;
+    image.code = std::shared_ptr<const std::string>(std::shared_ptr<void>(), &object);
+    missing[i]->code = load_cpu_image(image, entry(i));
+  }
+  if (is_one) missing[0]->object = object;
+  for (const Compiled* compiled : missing) compiled->is_made = true;
 }
 
 KernelImage image_of(const loops::Kernel& kernel, const std::shared_ptr<const Compiled>& compiled) {
   KernelImage image = compiled->facts;
   image.name = kernel.name;
-  image.code = std::shared_ptr<const std::string>(compiled, &compiled->object);
+  if (compiled->is_made && !compiled->object.empty())
+    image.code = std::shared_ptr<const std::string>(compiled, &compiled->object);
+  else
+    image.unmade = compiled;
   return image;
 }
 
@@ -140,8 +190,8 @@ class Module final : public CpuModule {
     std::string text;
     for (const auto& compiled : kernels_) {
       cpu::TargetLease lease;
-      llvm::LLVMContext context;
-      llvm::Module module("kernel", context);
+      const Workpiece workpiece;
+      llvm::Module& module = *workpiece.module;
       set_target(module, lease.machine());
       const cpu::Plan plan =
           cpu::make_plan(compiled->source, compiled->options, cpu::host_target());
@@ -179,8 +229,24 @@ void run_all(size_t count, const Job& job) {
   if (error) std::rethrow_exception(error);
 }
 
+// Those among them that have no code are given theirs, so many in one object.
+void make_all(std::vector<const Compiled*> compiled, size_t together) {
+  std::erase_if(compiled, [](const Compiled* one) { return one->is_made.load(); });
+  std::ranges::sort(compiled);
+  const auto rest = std::ranges::unique(compiled);
+  compiled.erase(rest.begin(), rest.end());
+  if (compiled.empty()) return;
+  const std::span<const Compiled* const> all = compiled;
+  const size_t threads = std::max<size_t>(std::thread::hardware_concurrency(), 1);
+  together = std::clamp<size_t>((all.size() + threads - 1) / threads, 1, together);
+  run_all((all.size() + together - 1) / together, [&](size_t i) {
+    const size_t first = i * together;
+    make_code(all.subspan(first, std::min(together, all.size() - first)));
+  });
+}
+
 std::vector<std::shared_ptr<const Compiled>> compile_all(
-    std::span<const loops::Kernel* const> kernels, const CpuOptions& options) {
+    std::span<const loops::Kernel* const> kernels, const CpuOptions& options, bool later) {
   std::vector<std::shared_ptr<const Compiled>> compiled(kernels.size());
   std::vector<Key> keys;
   std::vector<size_t> missing;                  // the first of each that is not there yet
@@ -197,18 +263,22 @@ std::vector<std::shared_ptr<const Compiled>> compile_all(
     else
       same.emplace_back(i, *first);
   }
-  run_all(missing.size(),
-          [&](size_t i) { compiled[missing[i]] = compile_one(*kernels[missing[i]], options); });
+  for (size_t i : missing) compiled[i] = plan_one(*kernels[i], options);
+  for (const auto& [other, first] : same) compiled[other] = compiled[first];
+  if (!later) {
+    std::vector<const Compiled*> all;
+    for (const auto& one : compiled) all.push_back(one.get());
+    make_all(std::move(all), 1);
+  }
   for (size_t i : missing) CompiledKernels::process().add(keys[i], compiled[i]);
-  for (const auto& [later, first] : same) compiled[later] = compiled[first];
   return compiled;
 }
 
 }  // namespace
 
 std::vector<KernelImage> make_cpu_images(std::span<const loops::Kernel* const> kernels,
-                                         const CpuOptions& options) {
-  const auto compiled = compile_all(kernels, options);
+                                         const CpuOptions& options, bool later) {
+  const auto compiled = compile_all(kernels, options, later);
   std::vector<KernelImage> images;
   for (size_t i = 0; i < kernels.size(); ++i) images.push_back(image_of(*kernels[i], compiled[i]));
   return images;
@@ -216,7 +286,23 @@ std::vector<KernelImage> make_cpu_images(std::span<const loops::Kernel* const> k
 
 std::shared_ptr<const CpuModule> compile_cpu(std::span<const loops::Kernel* const> kernels,
                                              const CpuOptions& options) {
-  return std::make_shared<Module>(compile_all(kernels, options));
+  return std::make_shared<Module>(compile_all(kernels, options, /*later=*/false));
+}
+
+std::vector<std::shared_ptr<const LoadedKernel>> load_cpu_images(
+    std::span<const KernelImage> images) {
+  const auto unmade_in = [](const KernelImage& image) {
+    return static_cast<const Compiled*>(image.unmade.get());
+  };
+  std::vector<const Compiled*> unmade;
+  for (const KernelImage& image : images)
+    if (image.unmade) unmade.push_back(unmade_in(image));
+  make_all(std::move(unmade), kMostInObject);
+  std::vector<std::shared_ptr<const LoadedKernel>> loaded;
+  loaded.reserve(images.size());
+  for (const KernelImage& image : images)
+    loaded.push_back(image.unmade ? unmade_in(image)->code : load_cpu_image(image));
+  return loaded;
 }
 
 Decision can_compile_cpu(const loops::Kernel& kernel) {
@@ -242,6 +328,8 @@ Decision can_compile_cpu(const loops::Kernel& kernel) {
         inst.op == loops::Op::reduce &&
         accumulate_of(kernel.insts[inst.args[0]].dtype) != kernel.insts[inst.args[0]].dtype;
     if (half) return Decision::forbid("a reduction in half precision");
+    if (inst.op == loops::Op::random_bits || inst.op == loops::Op::random_normal)
+      return Decision::forbid("random numbers of a GPU");
   }
   if (kernel.dims() >= cpu::kPoint) return Decision::forbid("too many dimensions");
   return Decision::allow();

@@ -25,6 +25,8 @@ struct CpuOptions {
   // A reduction to few results is shared by threads in slices of at least that many points; 0: as
   // many as are worth it.
   int64_t slice_points = 0;
+  // By symbol: what costs are estimated with (KernelOptions); none are likely.
+  std::vector<int64_t> likely_symbols = {};
 
   friend bool operator==(const CpuOptions&, const CpuOptions&) = default;
 };
@@ -45,11 +47,18 @@ class CpuModule {
 
 // May this kernel be compiled here? "built without LLVM", "complex".
 Decision can_compile_cpu(const loops::Kernel& kernel);
-// All must be compilable. Equal kernels are compiled once. Thread-safe.
+// All must be compilable. Equal kernels are compiled once; with `later`, when they are loaded.
+// Thread-safe.
 std::vector<KernelImage> make_cpu_images(std::span<const loops::Kernel* const> kernels,
-                                         const CpuOptions& options);
-// An Error if it was made for another kind of processor. Thread-safe.
-std::shared_ptr<const CpuCode> load_cpu_image(const KernelImage& image);
+                                         const CpuOptions& options, bool later = false);
+// An Error if it was made for another kind of processor. Thread-safe. `entry`: the name of its
+// function in the object file.
+inline constexpr const char* kKernelEntry = "kernel";
+std::shared_ptr<const CpuCode> load_cpu_image(const KernelImage& image,
+                                              const std::string& entry = kKernelEntry);
+// Those without code are given theirs.
+std::vector<std::shared_ptr<const LoadedKernel>> load_cpu_images(
+    std::span<const KernelImage> images);
 // Both.
 std::shared_ptr<const CpuModule> compile_cpu(std::span<const loops::Kernel* const> kernels,
                                              const CpuOptions& options);

@@ -518,6 +518,47 @@ TEST(CpuModule, EqualKernelsAreCompiledOnce) {
   EXPECT_NE(module->assembly().find("ret"), std::string::npos);
 }
 
+// Several share an object then, and what they call in it.
+TEST(CpuModule, CodeIsMadeWhenItIsLoaded) {
+  constexpr int64_t kFirst = 200, kCount = 20;
+  std::vector<Kernel> kernels;
+  for (int64_t n = kFirst; n < kFirst + kCount; ++n) {
+    Draft d({n}, {});
+    const int32_t a = d.input(DType::f32, n), out = d.output(DType::f32, n);
+    d.stage(false);
+    d.store(out, i(0), sin(d.load(a, i(0))) + 2);
+    kernels.push_back(d.kernel);
+  }
+  std::vector<const Kernel*> all;
+  for (const Kernel& kernel : kernels) all.push_back(&kernel);
+  all.push_back(&kernels[3]);
+  const std::vector<KernelImage> images = make_cpu_images(all, {}, /*later=*/true);
+  for (const KernelImage& image : images) EXPECT_TRUE(image.unmade && !image.code);
+  const auto work = [&] {
+    const auto loaded = load_cpu_images(images);
+    for (size_t k = 0; k < images.size(); ++k) {
+      const UnitKernel& kernel = static_cast<const CpuCode&>(*loaded[k]).kernel();
+      const auto n = static_cast<size_t>(k < kCount ? kFirst + k : kFirst + 3);
+      std::vector<float> in(n, 0), out(n + 1, 0);
+      void* const buffers[] = {in.data(), out.data()};
+      EXPECT_TRUE(kernel.run(buffers, nullptr, nullptr, 0, kernel.units.known(), nullptr));
+      EXPECT_EQ(out, [&] {
+        std::vector<float> wanted(n, 2);
+        wanted.push_back(0);
+        return wanted;
+      }());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  // One that is wanted at once is the one that is there.
+  const auto loaded = load_cpu_images(images);
+  const auto module = compile_cpu(all, {});
+  for (size_t k = 0; k < images.size(); ++k)
+    EXPECT_EQ(module->kernel(k).run, static_cast<const CpuCode&>(*loaded[k]).kernel().run);
+}
+
 TEST(CpuModule, Refusals) {
   Draft d({10}, {});
   d.kernel.buffers.push_back({DType::c64, Buffer::Kind::input, 10});

@@ -175,6 +175,7 @@ class Emitter {
   // streams.cpp
   const Inst* stream_lead(const loops::Stage& stage) const;
   Value* aligned_begin(const Range& range, const Inst& lead);
+  Value* is_large();
   Value* stream_mask(int32_t slot, int64_t vector_bytes);
   bool can_stream(const Inst& inst, const Access& access) const;
   void store_streamed(const Inst& inst, Value* pointer, Value* value);

@@ -40,12 +40,13 @@ class LinkedObjects {
 
 class LoadedCode final : public CpuCode {
  public:
-  LoadedCode(const KernelImage& image, Linked code) : code_(std::move(code)) {
-    const auto function = [&](const char* name) {
+  LoadedCode(const KernelImage& image, Linked code, const std::string& entry)
+      : code_(std::move(code)) {
+    const auto function = [&](const std::string& name) {
       return reinterpret_cast<UnitKernel::Function>(code_->find(name));
     };
-    kernel_.run = function("kernel");
-    if (image.finish_units > 0) kernel_.finish = function("kernel.finish");
+    kernel_.run = function(entry);
+    if (image.finish_units > 0) kernel_.finish = function(entry + ".finish");
     SMELT_CHECK(!kernel_.finish || image.scratch_bytes == 0, "two parts that both need scratch");
     kernel_.buffers = image.buffers.size();
     kernel_.sizes = image.sizes;
@@ -65,11 +66,12 @@ class LoadedCode final : public CpuCode {
 
 }  // namespace
 
-std::shared_ptr<const CpuCode> load_cpu_image(const KernelImage& image) {
+std::shared_ptr<const CpuCode> load_cpu_image(const KernelImage& image, const std::string& entry) {
   if (image.target != cpu_target())
     throw Error("kernel " + image.name + " was compiled for a processor with " + image.target +
                 ", and this one has " + cpu_target() + "; compile the program on this machine");
-  return std::make_shared<const LoadedCode>(image, LinkedObjects::process().link(*image.code));
+  return std::make_shared<const LoadedCode>(image, LinkedObjects::process().link(*image.code),
+                                            entry);
 }
 
 }  // namespace smelt

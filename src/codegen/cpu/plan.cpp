@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/cpu/likely_kernel.h"
 #include "codegen/cpu/plan_large.h"
 #include "codegen/cpu/short_rows.h"
 #include "loops/may_fail.h"
@@ -19,7 +20,7 @@ using loops::Val;
 
 namespace {
 
-constexpr int64_t kUnknownExtent = 256;  // what an extent is taken for that is not known
+constexpr int64_t kUnknownExtent = 256;  // what an extent is taken for of which nothing is known
 constexpr int64_t kUnitPoints = 4096;
 constexpr int64_t kTileBlock = 256;  // of the vector dimension in a tile
 
@@ -288,7 +289,8 @@ void choose_scratch(const Kernel& kernel, Plan& plan) {
 
 Size ceil_div(const Size& a, const Size& b) { return floor_div(a + b - 1, b); }
 
-void choose_units(const Kernel& kernel, Plan& plan) {
+// `likely`: the same kernel, for estimates.
+void choose_units(const Kernel& kernel, const Kernel& likely, Plan& plan) {
   const int outer = static_cast<int>(kernel.outer.size());
   Size points = 1;
   plan.items = 1;
@@ -307,7 +309,8 @@ void choose_units(const Kernel& kernel, Plan& plan) {
     const Size inner = product(kernel.inner);
     const int64_t step = static_cast<int64_t>(plan.lanes) * plan.packs;
     const int64_t wanted =
-        kUnitPoints / std::max<int64_t>(1, inner.as_known().value_or(kUnknownExtent));
+        kUnitPoints /
+        std::max<int64_t>(1, product(likely.inner).as_known().value_or(kUnknownExtent));
     plan.block = std::max(step, wanted / step * step);
     if (plan.tile_dim >= 0) plan.block = std::max(step, kTileBlock / step * step);
     plan.items = plan.items * ceil_div(extent, plan.block);
@@ -323,9 +326,9 @@ void choose_units(const Kernel& kernel, Plan& plan) {
   const Size per_unit = max(Size(1), floor_div(Size(kUnitPoints), points + 1));
   plan.units = ceil_div(plan.items, per_unit);
 
-  const double cost = point_cost(kernel, plan.vector_dim, plan.lanes);
+  const double cost = point_cost(likely, plan.vector_dim, plan.lanes);
   double inner_points = 1;
-  for (int d = outer; d < kernel.dims(); ++d) inner_points *= extent_of(kernel, d);
+  for (int d = outer; d < kernel.dims(); ++d) inner_points *= extent_of(likely, d);
   // In 1/16 cycles, to stay in integers.
   const auto sixteenths = static_cast<int64_t>(std::ceil(16 * cost / std::max(inner_points, 1.0)));
   plan.unit_cost =
@@ -347,9 +350,12 @@ bool needs_guard(const Kernel& kernel) {
 Kernel kernel_to_plan(const Kernel& kernel, const CpuOptions& options, const HostTarget& host) {
   const int lanes = choose_lanes(kernel, vector_bits(options, host));
   std::optional<Kernel> joined = join_short_rows(kernel, lanes);
+  if (!joined) return kernel;
   Plan as_it_is, by_rows;
-  if (!joined ||
-      choose_vector_dim(*joined, lanes, by_rows) >= choose_vector_dim(kernel, lanes, as_it_is))
+  const Kernel likely = likely_kernel(kernel, options.likely_symbols);
+  const Kernel likely_joined = likely_kernel(*joined, options.likely_symbols);
+  if (choose_vector_dim(likely_joined, lanes, by_rows) >=
+      choose_vector_dim(likely, lanes, as_it_is))
     return kernel;
   return std::move(*joined);
 }
@@ -359,14 +365,18 @@ Plan make_plan(const Kernel& kernel, const CpuOptions& options, const HostTarget
   const int bits = vector_bits(options, host);
   // Of short vectors little is left: scalars do as well.
   plan.masked_tail = host.masked_tails && bits > 128;
-  choose_vector_dim(kernel, choose_lanes(kernel, bits), plan);
+  const Kernel likely = likely_kernel(kernel, options.likely_symbols);
+  for (int dim = 0; dim < kernel.dims(); ++dim)
+    plan.likely.push_back(likely.extent(dim).as_known().value_or(-1));
+  choose_vector_dim(likely, choose_lanes(kernel, bits), plan);
+  plan.by_rows = plan.vector_dim >= 0 && goes_by_rows(kernel, plan.vector_dim, plan.lanes);
   plan.depends = dependences(kernel, plan.vector_dim);
-  plan.tile_dim = choose_tile_dim(kernel, plan);
-  plan.packs = plan.tile_dim >= 0 ? 1 : choose_packs(kernel, plan);
+  plan.tile_dim = choose_tile_dim(likely, plan);
+  plan.packs = plan.tile_dim >= 0 ? 1 : choose_packs(likely, plan);
   choose_scratch(kernel, plan);
-  choose_units(kernel, plan);
-  choose_streams(kernel, options, host, plan);
-  choose_prefetches(kernel, options, host, plan);
+  choose_units(kernel, likely, plan);
+  choose_streams(kernel, likely, options, host, plan);
+  choose_prefetches(likely, options, host, plan);
   choose_slices(kernel, options, plan);
   return plan;
 }

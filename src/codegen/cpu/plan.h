@@ -39,12 +39,14 @@ struct Plan {
 
   // What only large kernels have (plan_large.h).
   std::vector<bool> streamed;           // per buffer: written past the caches
+  int64_t streamed_points = 0;          // where sizes are not known: if there are more points
   std::vector<int64_t> ahead;           // per load: fetch what lies that many bytes on; 0: nothing
   int slice_dim = -1;                   // the inner dimension that is cut into slices; -1: none
   int64_t slice = 0, slices = 1;        // points of it per slice; slices
   std::vector<int64_t> partial_offset;  // per reduction, in bytes: its results per slice and point
   size_t partial_bytes = 0;
 
+  std::vector<int64_t> likely;  // per dimension: its extent, or what that is likely to be
   Size items, units, unit_cost;
   size_t scratch_bytes = 0;
   // Per instruction: bit d where it depends on dimension d, and the bits below.

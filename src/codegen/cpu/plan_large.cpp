@@ -129,13 +129,14 @@ void place_partials(const Kernel& kernel, Plan& plan) {
 
 }  // namespace
 
-void choose_streams(const Kernel& kernel, const CpuOptions& options, const HostTarget& host,
-                    Plan& plan) {
+void choose_streams(const Kernel& kernel, const Kernel& likely, const CpuOptions& options,
+                    const HostTarget& host, Plan& plan) {
   plan.streamed.assign(kernel.buffers.size(), false);
   const int64_t cached = options.stream_bytes > 0 ? options.stream_bytes : host.cache_bytes;
   if (plan.lanes == 1 || host.name == "none") return;
   std::vector<bool> streamed = plan.streamed;
   Size bytes = 0;
+  int64_t width = 0;  // of what is written for a point
   for (const loops::Stage& stage : kernel.stages) {
     if (has_scan(kernel, stage)) return;  // goes point by point
     for (Val v = stage.begin; v < stage.end; ++v) {
@@ -144,11 +145,13 @@ void choose_streams(const Kernel& kernel, const CpuOptions& options, const HostT
           reads(kernel, inst.slot) || !fills_lines(kernel, plan, stage, inst))
         continue;
       streamed[inst.slot] = true;
-      bytes = bytes + points_of(kernel, stage) * bytes_of(inst.dtype);
+      bytes = bytes + points_of(likely, stage) * bytes_of(inst.dtype);
+      width += bytes_of(inst.dtype);
     }
   }
   if (!bytes.is_known() || bytes.known() <= cached) return;
   plan.streamed = std::move(streamed);
+  plan.streamed_points = cached / width;
 }
 
 void choose_prefetches(const Kernel& kernel, const CpuOptions& options, const HostTarget& host,

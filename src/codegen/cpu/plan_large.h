@@ -8,8 +8,8 @@ namespace smelt::cpu {
 // Stores past the caches. What is written to a cache line is first read from memory, although all
 // of it is overwritten; and a result that is larger than the caches is gone from them before
 // anybody reads it. Whole vectors at whole lines need neither.
-void choose_streams(const loops::Kernel& kernel, const CpuOptions& options, const HostTarget& host,
-                    Plan& plan);
+void choose_streams(const loops::Kernel& kernel, const loops::Kernel& likely,
+                    const CpuOptions& options, const HostTarget& host, Plan& plan);
 
 // Loads that ask for what lies ahead, in kernels that read more than the caches hold: while the
 // arithmetic of one line goes on, the next ones are on their way.

@@ -40,8 +40,17 @@ bool Emitter::can_stream(const Inst& inst, const Access& access) const {
          lanes_ * bytes_of(inst.dtype) >= 16;
 }
 
+// Are there so many points that what is written for them does not fit into the caches? Where sizes
+// are known that was answered before.
+Value* Emitter::is_large() {
+  if (all_known(kernel_.outer) && all_known(kernel_.inner)) return ir_.getTrue();
+  Value* points = number(1);
+  for (int dim = 0; dim < kernel_.dims(); ++dim) points = ir_.CreateMul(points, extent(dim));
+  return ir_.CreateICmpSGT(points, number(plan_.streamed_points));
+}
+
 // Bits that an address must not have: those below a vector's size; all, where the buffer is an
-// input's memory.
+// input's memory, or is in the caches.
 Value* Emitter::stream_mask(int32_t slot, int64_t vector_bytes) {
   Value*& mask = stream_masks_[slot];
   if (mask) return mask;
@@ -51,7 +60,8 @@ Value* Emitter::stream_mask(int32_t slot, int64_t vector_bytes) {
       if (kernel_.buffers[i].kind == loops::Buffer::Kind::input)
         in_place = ir_.CreateOr(in_place, ir_.CreateICmpEQ(buffer_pointer(static_cast<int32_t>(i)),
                                                            buffer_pointer(slot)));
-    mask = ir_.CreateSelect(in_place, number(-1), number(vector_bytes - 1));
+    mask = ir_.CreateSelect(ir_.CreateOr(in_place, ir_.CreateNot(is_large())), number(-1),
+                            number(vector_bytes - 1));
   });
   return mask;
 }

@@ -12,11 +12,12 @@ namespace smelt::cuda {
 namespace {
 
 // Rows of several passes stay in the registers of a block; of columns a block has 32 at a time, and
-// few blocks are slower than another pass. Updates have a thread for each column.
+// few blocks are slower than another pass. What a block passes over in less time than a kernel takes
+// to start need not have many rows. Updates have a thread for each column.
 constexpr FusionLimits kLimits{.longest_row = 64 * 1024,
                                .few_rows = 64,
                                .few_columns = 4096,
-                               .small_work = 1024,
+                               .small_work = 8192,
                                .update_parts = 4096,
                                .update_part_width = 1};
 
@@ -35,6 +36,18 @@ class CudaBackend final : public Backend {
   bool is_native() const override { return true; }
   bool serves(const Device& device) const override { return device.is_cuda(); }
   bool runs_on_host() const override { return false; }
+
+  int64_t drawing_blocks(const Device& device) const override {
+    constexpr int kMultiprocessors = 16, kThreadsOfOne = 39, kBlock = 256;
+    int processors = 0, threads = 0;
+    CuDevice handle = 0;
+    if (!has_driver() || driver().cuInit(0) != 0 ||
+        driver().cuDeviceGet(&handle, std::max<int>(device.index, 0)) != 0 ||
+        driver().cuDeviceGetAttribute(&processors, kMultiprocessors, handle) != 0 ||
+        driver().cuDeviceGetAttribute(&threads, kThreadsOfOne, handle) != 0)
+      return 0;
+    return int64_t{processors} * (threads / kBlock);
+  }
 
   const FusionLimits& limits() const override { return kLimits; }
 

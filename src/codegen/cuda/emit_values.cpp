@@ -166,6 +166,10 @@ std::string Emitter::expression(const Inst& inst) const {
     }
     case Op::cast: return "cast<" + type + ">(" + a + ")";
     case Op::select: return a + " ? " + b + " : " + ref(inst.args[2]);
+    case Op::random_bits:
+    case Op::random_normal:
+      return std::string(loops::facts_of(inst.op).name) + "(" + a + ", " + b + ", " +
+             ref(inst.args[2]) + ")";
     default: break;
   }
   const DType dtype = kernel_.insts[inst.args[0]].dtype;

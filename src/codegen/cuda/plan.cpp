@@ -93,6 +93,9 @@ bool prefers_columns(const Kernel& kernel) {
   return columns > rows;
 }
 
+// Of a large GPU at a time.
+constexpr int64_t kThreads = 132 * 2048;
+
 int power_of_two_at_least(int64_t n) {
   return static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
 }
@@ -111,7 +114,16 @@ void choose_row_team(const Kernel& kernel, Plan& plan) {
     return;
   }
   // About four vectors for each thread; without a rest, if that can be.
-  const int64_t wanted = std::min<int64_t>(1024, (vectors + 127) / 128 * 32);
+  int64_t wanted = std::min<int64_t>(1024, (vectors + 127) / 128 * 32);
+  // Rows that are read once, a few more than the device has threads for at a time: with more vectors
+  // for each thread all of them are read at once, and no second round is half empty.
+  const auto passes = std::ranges::count(kernel.stages, true, &Stage::inner);
+  if (!plan.scans && passes == 1 && rows * wanted > kThreads && rows * wanted < 4 * kThreads)
+    for (int64_t team = wanted - 32; team >= 64 && team * 16 >= vectors; team -= 32)
+      if (vectors % team == 0 && rows * team <= kThreads) {
+        plan.team = plan.threads = static_cast<int>(team);
+        return;
+      }
   plan.team = static_cast<int>(wanted);
   for (int64_t team = wanted; team >= 64 && team * 8 >= vectors; team -= 32) {
     if (vectors % team != 0) continue;

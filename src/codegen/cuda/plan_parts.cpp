@@ -21,6 +21,7 @@ constexpr int64_t kSlicePoints = 16;          // of a thread, at least
 constexpr int64_t kManyPoints = 1 << 20;      // more than threads at a time
 constexpr int64_t kStreamedBytes = 48 << 20;  // more than caches hold
 constexpr int64_t kSharedBytes = 40 << 10;
+constexpr size_t kFewInsts = 24;  // a product and what is made of it
 
 bool is_access(const Inst& inst) {
   return inst.op == Op::load || inst.op == Op::store || inst.op == Op::accumulate;
@@ -248,9 +249,9 @@ void choose_registers(const Kernel& kernel, Plan& plan) {
     return;
   const int64_t step = int64_t{plan.team} * (plan.outer_vector ? 1 : plan.vector);
   const int64_t steps = (points.known() + step - 1) / step;
-  if (steps * plan.vector > 64 ||
-      (plan.columns && std::ranges::count(kernel.stages, true, &Stage::inner) == 1))
-    return;
+  const auto passes = std::ranges::count(kernel.stages, true, &Stage::inner);
+  const bool is_short = passes == 1 && kernel.insts.size() <= kFewInsts;
+  if (steps * plan.vector > (is_short ? 128 : 64) || (plan.columns && passes == 1)) return;
 
   // Loads of several stages, of one place.
   std::vector<Val> keeps;

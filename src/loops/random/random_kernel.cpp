@@ -25,7 +25,7 @@ class Generator {
       : random_(seed),
         symbolic_(symbolic),
         builder_(result_.kernel),
-        values_(builder_, random_),
+        values_(builder_, random_, seed % 5 == 4),
         places_(builder_, random_) {}
 
   RandomCase run() {

@@ -131,6 +131,7 @@ RandomValue RandomValues::boolean() {
 }
 
 void RandomValues::compute() {
+  if (draws_ && random_.chance(20)) return draw();
   DType dtype = random_.one_of(kTypes);
   if (random_.chance(10)) {
     if (dtype == DType::b8) dtype = DType::f32;
@@ -145,6 +146,15 @@ void RandomValues::compute() {
     compute_floating(dtype);
   else
     compute_integer(dtype);
+}
+
+void RandomValues::draw() {
+  const Val key = of(DType::i64, true).expr.value, stream = of(DType::i64, true).expr.value;
+  const Val place = of(DType::i64, true).expr.value;
+  if (random_.chance(70))
+    return add(
+        {{&builder_, builder_.random(Op::random_bits, key, stream, place)}, 0x1p32, 0, true});
+  add({{&builder_, builder_.random(Op::random_normal, key, stream, place)}, 8, 0, false});
 }
 
 void RandomValues::compute_boolean() {

@@ -34,7 +34,9 @@ struct RandomValue {
 
 class RandomValues {
  public:
-  RandomValues(Builder& builder, Random& random) : builder_(builder), random_(random) {}
+  // `draws`: among what is computed are random numbers of nodes.def.
+  RandomValues(Builder& builder, Random& random, bool draws)
+      : builder_(builder), random_(random), draws_(draws) {}
 
   void add(RandomValue value) { values_.push_back(std::move(value)); }
   void begin_stage(bool inner);
@@ -60,11 +62,13 @@ class RandomValues {
   void compute_function(DType dtype);
   void compute_integer(DType dtype);
   void compute_boolean();
+  void draw();
   RandomValue in_domain(Op op, RandomValue value);
   RandomValue result(Expr expr, double most, int grid, bool exact);
 
   Builder& builder_;
   Random& random_;
+  const bool draws_;
   std::vector<RandomValue> values_;
   std::vector<RandomValue> reduced_;  // seen from the next stage on
   size_t outer_values_ = 0;

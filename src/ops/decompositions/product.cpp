@@ -16,8 +16,7 @@ constexpr int64_t kSmallMatrices = 8 * 1024;  // multiplications
 constexpr int64_t kSmallVector = 256 * 1024;
 
 bool is_plain(const TensorType& type) {
-  return is_plain_float(type) && !type.conj && !type.neg && all_known(type.sizes) &&
-         has_elements(type);
+  return is_plain_float(type) && !type.conj && !type.neg && has_elements(type);
 }
 
 // On CUDA a kernel reads a matrix that meets one vector as fast as memory gives it, if what is
@@ -30,16 +29,16 @@ bool is_read_once(const TensorType& a, const TensorType& b) {
 
 // a [..., m, k] times b [..., k, n], of the same leading dimensions: is a call dearer than a
 // kernel?
-bool is_small(const TensorType& a, const TensorType& b) {
+bool is_small(const DecomposeQuery& q, const TensorType& a, const TensorType& b) {
   if (is_read_once(a, b)) return true;
   const Size& rows = a.sizes[a.rank() - 2];
   const Size& columns = b.sizes[b.rank() - 1];
-  const int64_t work = (product(a.sizes) * columns).known();
+  const int64_t work = q.graph().symbols.hint(product(a.sizes) * columns);
   return work <= (rows.is(1) || columns.is(1) ? kSmallVector : kSmallMatrices);
 }
 
-bool is_small_product(const TensorType& a, const TensorType& b) {
-  return is_plain(a) && is_plain(b) && is_small(a, b);
+bool is_small_product(const DecomposeQuery& q, const TensorType& a, const TensorType& b) {
+  return is_plain(a) && is_plain(b) && is_small(q, a, b);
 }
 
 // Of f32 at least, [..., m, n]; the products [..., m, k, n] are no tensor, as they have one reader.
@@ -57,26 +56,27 @@ Term plus_self(DecomposeQuery& q, Term x) {
 
 // mm(self, mat2), bmm(self, mat2)
 bool matrix_product(DecomposeQuery& q) {
-  if (!is_small_product(q.type(0), q.type(1))) return false;
+  if (!is_small_product(q, q.type(0), q.type(1))) return false;
   give(q, 0, product_of(wide_argument(q, 0), wide_argument(q, 1)));
   return true;
 }
 
 // addmm, baddbmm (self, a, b, beta, alpha)
 bool sum_and_product(DecomposeQuery& q) {
-  if (!is_plain_float(q.type(0)) || !is_small_product(q.type(1), q.type(2))) return false;
+  if (!is_plain_float(q.type(0)) || !is_small_product(q, q.type(1), q.type(2))) return false;
   give(q, 0, plus_self(q, product_of(wide_argument(q, 1), wide_argument(q, 2))));
   return true;
 }
 
 // [m, k] times [k]
-bool fits_vector(const TensorType& matrix, const TensorType& vector) {
-  return is_plain(matrix) && is_plain(vector) && product(matrix.sizes).known() <= kSmallVector;
+bool fits_vector(const DecomposeQuery& q, const TensorType& matrix, const TensorType& vector) {
+  return is_plain(matrix) && is_plain(vector) &&
+         q.graph().symbols.hint(product(matrix.sizes)) <= kSmallVector;
 }
 
 // mv(self, vec), dot(self, other)
 bool times_vector(DecomposeQuery& q) {
-  if (!fits_vector(q.type(0), q.type(1))) return false;
+  if (!fits_vector(q, q.type(0), q.type(1))) return false;
   const Term products = wide_argument(q, 0) * wide_argument(q, 1);
   give(q, 0, sum(products, {q.type(0).rank() - 1}, false));
   return true;
@@ -84,7 +84,7 @@ bool times_vector(DecomposeQuery& q) {
 
 // addmv(self, mat, vec, beta, alpha)
 bool sum_and_times_vector(DecomposeQuery& q) {
-  if (!is_plain_float(q.type(0)) || !fits_vector(q.type(1), q.type(2))) return false;
+  if (!is_plain_float(q.type(0)) || !fits_vector(q, q.type(1), q.type(2))) return false;
   const Term products = wide_argument(q, 1) * wide_argument(q, 2);
   give(q, 0, plus_self(q, sum(products, {1}, false)));
   return true;

@@ -28,6 +28,7 @@ std::span<const Meaning> adaptive_pool_meanings();
 std::span<const Meaning> interpolate_meanings();  // linear, cubic
 std::span<const Meaning> interpolate_gradient_meanings();
 std::span<const Meaning> factory_meanings();  // full, arange, eye, *_like, new_*
+std::span<const Meaning> random_meanings();   // smelt's own, of numbers that kernels draw
 std::span<const Meaning> reduce_meanings();   // sum, prod, amax, max, argmax, any, nansum, trace
 
 }  // namespace smelt

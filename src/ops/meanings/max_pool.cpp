@@ -71,6 +71,60 @@ template <int spatial, size_t indices>
 constexpr UpdateRule kMaxGradient{max_gradient_form, max_gradient<spatial, indices>,
                                   allows_max_gradient};
 
+// On a GPU each element of the image asks the windows that have it whether it is their maximum.
+constexpr WindowArgs kGradientArgs{2, 3, 4, 5};
+constexpr int64_t kMostAsked = 9;
+
+// Of those windows there are so many along each dimension.
+std::vector<int64_t> windows_around(const Windows& windows) {
+  std::vector<int64_t> counts;
+  for (const Window& w : windows) counts.push_back((w.kernel - 1) / w.stride + 1);
+  return counts;
+}
+
+template <int spatial>
+Expr asked_gradient(ElementQuery& q) {
+  const Windows windows = *windows_of(q, kGradientArgs, q.result(), q.type(0), spatial);
+  const size_t lead = q.at().size() - spatial;
+  const Sizes& sizes = q.result().sizes;
+  const Sizes image(sizes.end() - spatial, sizes.end());
+  const Indices own(q.at().end() - spatial, q.at().end());
+  const Expr here = q.index_value(loops::ravel(own, image));
+  const DType wide = accumulate_of(q.result().dtype);
+  Expr sum;
+  each_offset(windows_around(windows), [&](const std::vector<int64_t>& before) {
+    Indices place = q.at();
+    Condition is_maximum;
+    for (size_t d = 0; d < windows.size(); ++d) {
+      const Window& w = windows[d];
+      const Index window = loops::quotient(q.at()[lead + d] + Index(w.pad), w.stride, q.extents()) -
+                           Index(before[d]);
+      const Expr number = q.index_value(window);
+      is_maximum.add(number >= 0.0);
+      is_maximum.add(number < static_cast<double>(w.output));
+      place[lead + d] = clamped_index(q, window, w.output);
+    }
+    is_maximum.add(q.load(q.value(7), place) == here);
+    const Expr gradient =
+        select(is_maximum.all, q.load(q.value(0), place).to(wide), q.constant(wide, 0.0));
+    sum = sum.builder ? sum + gradient : gradient;
+  });
+  return sum;
+}
+
+template <int spatial>
+Decision allows_asking(const NodeReader& q) {
+  if (!q.result().device.is_cuda()) return Decision::forbid("few elements are maxima");
+  const auto windows = windows_of(q, kGradientArgs, q.result(), q.type(0), spatial);
+  if (!windows) return Decision::forbid("a size that is not known");
+  int64_t asked = 1;
+  for (const int64_t count : windows_around(*windows)) asked *= count;
+  const auto is_apart = [](const Window& w) { return w.dilation != 1; };
+  if (asked > kMostAsked || std::ranges::any_of(*windows, is_apart))
+    return Decision::forbid("many windows have an element, or gaps");
+  return Decision::allow();
+}
+
 // --- maxima with their places in the image ---
 
 // The steps of a window along a dimension, as numbers that are added to a place.
@@ -273,6 +327,15 @@ constexpr Meaning gradient(std::string_view name) {
   return {.name = name, .update = &kMaxGradient<spatial, indices>, .unread = 1u << 1};
 }
 
+template <int spatial>
+constexpr Meaning window_gradient(std::string_view name) {
+  Meaning row =
+      elsewhere(Pattern::gather, name, asked_gradient<spatial>, allows_asking<spatial>, kCompound);
+  row.update = &kMaxGradient<spatial, 7>;
+  row.unread = 1u << 1;
+  return row;
+}
+
 constexpr Meaning kRows[] = {
     {.name = "aten::adaptive_max_pool2d", .decompose = adaptive_max<2>},
     {.name = "aten::adaptive_max_pool3d", .decompose = adaptive_max<3>},
@@ -282,7 +345,7 @@ constexpr Meaning kRows[] = {
     sliding<3>("aten::max_pool3d"),
     {.name = "aten::max_pool2d_with_indices", .decompose = max_pool_values<2>},
     {.name = "aten::max_pool3d_with_indices", .decompose = max_pool_values<3>},
-    gradient<2, 7>("aten::max_pool2d_with_indices_backward"),
+    window_gradient<2>("aten::max_pool2d_with_indices_backward"),
     gradient<3, 7>("aten::max_pool3d_with_indices_backward"),
 };
 

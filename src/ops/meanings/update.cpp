@@ -263,8 +263,9 @@ constexpr int64_t kMostSums = int64_t{1} << 20;
 bool add_in_single_precision(DecomposeQuery& q) {
   const TensorType self = q.type(0);
   if (!rounds_sums(q) || !is_wanted(q, 0) || self.rank() < 2 || q.is_lowered()) return false;
-  const auto sums = self.numel().as_known(), added = q.type(3).numel().as_known();
-  if (!sums || !added || *added < *sums || *sums > kMostSums) return false;
+  const int64_t sums = q.graph().symbols.hint(self.numel());
+  const int64_t added = q.graph().symbols.hint(q.type(3).numel());
+  if (added < sums || sums > kMostSums) return false;
   if (q.type(3).dtype != self.dtype || dim_of(q.integer(1), self.rank()) == self.rank() - 1)
     return false;
   std::vector<Arg> args = q.node().args;

@@ -18,6 +18,8 @@ class DecomposeQuery : public NodeReader {
   // and dtypes are plain Args. args: positional, defaults included.
   virtual ValueId call(std::string_view op, std::vector<Arg> args) = 0;
   virtual const TensorType& type_of(ValueId value) const = 0;
+  // The node that computes an argument; nullptr: none.
+  virtual const Node* maker(ValueId value) const = 0;
   // Can a kernel compute the node as it is?
   virtual Decision is_lowered() const = 0;
   // `value` stands for result i from now on. It gets the strides the result had; sizes and dtype

@@ -26,10 +26,19 @@ enum class Recording : uint8_t {
   eigenvalues,  // likewise
   batched,      // a matrix beside a batch is expanded to one
   rebinds,      // refused with out=, which it rebinds
+  chunks,       // as OpFacts::instead, which is given the size of a part
 };
 
 // What an op whose result has a size that contents decide becomes where the size is known.
-enum class Selection : uint8_t { none, places, place_columns, masked, indexed };
+enum class Selection : uint8_t {
+  none,
+  places,
+  place_columns,
+  masked,
+  indexed,
+  repeated,  // such a size may vary, but is never a part of a graph
+  unique,    // likewise
+};
 
 // lt, ge: below; gt, le: above
 enum class Comparison : uint8_t { none, below, above, equal, unequal };
@@ -58,7 +67,7 @@ struct OpFacts {
   bool fits_target_only = false;  // in place: writes the dtype that it computes, no wider one
 
   // Autograd.
-  bool makes_new = false;        // a tensor of its arguments' types alone, below autograd
+  bool makes_new = false;        // Python has it called below autograd: it has no gradient
   bool lifts = false;            // hands over a tensor that C++ code filled
   bool detaches = false;         // in place
   bool reads_grad_mode = false;  // the kernel does something else where gradients are off
@@ -76,6 +85,7 @@ struct OpFacts {
   bool takes_elements = false;     // of its first argument; the others say which
   bool packs_sequences = false;    // its sizes of batches are made of lengths alone
   bool reads_lengths = false;      // of sequences, on the host: it needs tensors with contents
+  bool asks_if_empty = false;  // its C++ code asks for the number of elements only whether it is 0
   Selection selects = Selection::none;
 
   // What is computed.

@@ -9,7 +9,7 @@
 namespace smelt {
 namespace {
 
-// Query [B, H, Tq, D], key and value [B, H, Tk, D], one dtype.
+// Query [B, H, Tq, D], key and value [B, G, Tk, D], one dtype; a head of these serves H / G heads of the query.
 Decision check_heads(const ShapeQuery& q, const TensorType& query, const TensorType& key,
                      const TensorType& value) {
   SymbolTable& s = q.symbols();
@@ -20,11 +20,15 @@ Decision check_heads(const ShapeQuery& q, const TensorType& query, const TensorT
     if (!fits || !takes(kFloats, type->dtype))
       return Decision::forbid("no rule for these operands");
     if (is_empty(s, type->sizes)) return Decision::forbid("an empty operand");
-    for (int d : {0, 1, 3}) {
+    for (int d : {0, 3}) {
       if (!equal(s, type->sizes[d], query.sizes[d]))
         return Decision::forbid("the operands differ in size");
     }
   }
+  if (!equal(s, key.sizes[1], value.sizes[1]))
+    return Decision::forbid("key and value differ in heads");
+  if (!equal(s, key.sizes[1], query.sizes[1]) && !equal(s, modulo(query.sizes[1], key.sizes[1]), 0))
+    return Decision::forbid("the heads can't be shared evenly");
   if (!equal(s, key.sizes[2], value.sizes[2]))
     return Decision::forbid("key and value differ in length");
   return Decision::allow();

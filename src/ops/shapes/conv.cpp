@@ -116,6 +116,10 @@ bool surely_onednn(SymbolTable& s, const Convolution& conv) {
   return spreads && is_large;
 }
 
+bool fits_32_bits(SymbolTable& s, const TensorType& type) {
+  return less(s, product(type.sizes), int64_t{1} << 31);
+}
+
 // The format of the outputs, for operands of rank 4 or 5.
 Decision choose_format(SymbolTable& s, const Convolution& conv, const TensorType& input,
                        const TensorType& weight, MemoryFormat& format) {
@@ -133,8 +137,9 @@ Decision choose_format(SymbolTable& s, const Convolution& conv, const TensorType
     if ((weight.rank() == 5 || conv.transposed) && !surely_onednn(s, conv)) {
       return Decision::forbid("another library may compute it");
     }
-  } else if (conv.groups > 1 && equal(s, conv.input.sizes[1], conv.groups)) {
-    return Decision::forbid("cuDNN or a kernel of torch may compute depthwise convolutions");
+  } else if (conv.groups > 1 && equal(s, conv.input.sizes[1], conv.groups) &&
+             !(fits_32_bits(s, input) && fits_32_bits(s, weight))) {
+    return Decision::forbid("cuDNN or a kernel of torch may compute large depthwise convolutions");
   }
   format = wanted;
   return Decision::allow();

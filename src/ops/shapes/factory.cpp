@@ -95,36 +95,24 @@ Decision scalar_tensor(ShapeQuery& q) {
   return push_new(q, options, {});
 }
 
-// The number of steps from start to end; nothing where it is not certain.
+// The number of steps from start to end; nothing where it is not certain. It is exact where all
+// values are whole, doubles too.
 std::optional<Size> range_length(const ShapeQuery& q, const Arg& start, const Arg& end,
                                  const Arg& step) {
   SymbolTable& s = q.symbols();
-  if (start.is<Size>() && end.is<Size>() && step.is<Size>()) {
-    const Size& by = step.get<Size>();
-    if (equal(s, by, 0)) return std::nullopt;
-    const bool forward = less(s, 0, by);
-    const Size distance =
-        forward ? end.get<Size>() - start.get<Size>() : start.get<Size>() - end.get<Size>();
-    const Size stride = forward ? by : Size(0) - by;
-    if (less(s, distance, 0)) return std::nullopt;
-    return floor_div(distance + stride - 1, stride);
-  }
-  // Doubles: the length is exact where all values are whole.
-  const auto whole = [&](const Arg& number) -> std::optional<double> {
-    double value = 0;
-    if (number.is<double>()) {
-      value = number.get<double>();
-    } else if (number.is<Size>() && number.get<Size>().is_known()) {
-      value = static_cast<double>(number.get<Size>().known());
-    } else {
-      return std::nullopt;
-    }
+  const auto whole = [&](const Arg& number) -> std::optional<Size> {
+    if (number.is<Size>()) return number.get<Size>();
+    const double value = number.get<double>();
     if (value != std::floor(value) || std::abs(value) > 1e9) return std::nullopt;
-    return value;
+    return Size(static_cast<int64_t>(value));
   };
   const auto from = whole(start), to = whole(end), by = whole(step);
-  if (!from || !to || !by || *by == 0 || (*to - *from) / *by < 0) return std::nullopt;
-  return Size(static_cast<int64_t>(std::ceil((*to - *from) / *by)));
+  if (!from || !to || !by || equal(s, *by, 0)) return std::nullopt;
+  const bool forward = less(s, 0, *by);
+  const Size distance = forward ? *to - *from : *from - *to;
+  const Size stride = forward ? *by : Size(0) - *by;
+  if (less(s, distance, 0)) return std::nullopt;
+  return floor_div(distance + stride - 1, stride);
 }
 
 // arange([start,] end, [step,] ...): i64 of integers, the default float of floats.

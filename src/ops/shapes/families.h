@@ -34,5 +34,6 @@ std::span<const OpRow> resample_rows();
 std::span<const OpRow> margin_loss_rows();
 std::span<const OpRow> cuda_attention_rows();
 std::span<const OpRow> recurrent_rows();
+std::span<const OpRow> random_rows();  // smelt's own, of numbers that kernels draw
 
 }  // namespace smelt

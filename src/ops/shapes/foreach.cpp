@@ -30,20 +30,44 @@ bool lists_fit(const ShapeQuery& q, std::initializer_list<size_t> args) {
   return true;
 }
 
+// Do CUDA's kernels for whole lists take them (torch: can_use_fast_route)? All tensors are of one
+// dtype and device and without gaps, and those at one place of the lists have the same layout.
+bool are_alike(ShapeQuery& q, std::initializer_list<size_t> args) {
+  const TensorType first = item(q, *args.begin(), 0);
+  for (size_t arg : args) {
+    const size_t length = list_length(q, arg);
+    for (size_t i = 0; length != SIZE_MAX && i < length; ++i) {
+      const TensorType one = item(q, arg, i), same = item(q, *args.begin(), i);
+      if (one.dtype != first.dtype || one.device != first.device || one.rank() != same.rank() ||
+          !is_dense(q.symbols(), one) || !equal(q.symbols(), one.sizes, same.sizes))
+        return false;
+      for (int d = 0; d < one.rank(); ++d)
+        if (!equal(q.symbols(), one.sizes[d], 1) &&
+            !equal(q.symbols(), one.strides[d], same.strides[d]))
+          return false;
+    }
+  }
+  return true;
+}
+
 Decision each_item(ShapeQuery& q, const Elementwise& rule, std::initializer_list<size_t> args) {
   if (!lists_fit(q, args)) return Decision::forbid("the lists differ in length");
   const size_t length = list_length(q, *args.begin());
+  std::vector<TensorType> results;
+  bool keeps_dtype = true;
   for (size_t i = 0; i < length; ++i) {
     Iterated it;
     for (size_t arg : args) it.operands.push_back(item(q, arg, i));
     const TensorType self = it.operands[0];
     if (Decision made = iterate(q, rule.iteration, it); !made) return made;
-    // CUDA's fast kernels write into an empty_like, the slow ones into what TensorIterator makes.
-    if (!self.device.is_cpu() && !(preserved(q.symbols(), self, it.result.dtype) == it.result)) {
-      return Decision::forbid("CUDA has several layouts for this list");
-    }
-    q.push(std::move(it.result));
+    keeps_dtype &= it.result.dtype == self.dtype;
+    results.push_back(std::move(it.result));
   }
+  // CUDA's fast kernels write into an empty_like, the slow ones into what TensorIterator makes.
+  if (!results[0].device.is_cpu() && keeps_dtype && are_alike(q, args))
+    for (size_t i = 0; i < length; ++i)
+      results[i] = preserved(q.symbols(), item(q, *args.begin(), i));
+  for (TensorType& result : results) q.push(std::move(result));
   return Decision::allow();
 }
 

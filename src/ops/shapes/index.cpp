@@ -274,10 +274,11 @@ Decision indexed(const ShapeQuery& q, TensorType self, Indices indices, TensorTy
 Decision nonzero_static(ShapeQuery& q) {
   TensorType self = q.tensor(0);
   if (!self.device.is_cpu()) return Decision::forbid("no rule for this device");
-  if (q.integer(1) < 0) return Decision::forbid("no such size");
+  const Size count = q.size_at(1);
+  if (count.is_known() && count.known() < 0) return Decision::forbid("no such size");
   const int64_t rank = self.rank();
   self.dtype = DType::i64;
-  q.push(fresh_like(self, {Size(q.integer(1)), Size(rank)}));
+  q.push(fresh_like(self, {count, Size(rank)}));
   return Decision::allow();
 }
 

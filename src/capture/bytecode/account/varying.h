@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -21,7 +22,27 @@ class VaryingDims {
   // Of the tensor that the path leads to, as path_text() writes it; `is_state`: it is a parameter
   // or buffer of a module.
   virtual std::vector<int> of(PyObject* tensor, const std::string& path, bool is_state) const = 0;
+  // What smelt.mark_dynamic was given as the dimension's name, which may be empty; nothing: it has
+  // not marked it.
+  virtual std::optional<std::string> mark(PyObject* tensor, int dim) const = 0;
 };
+
+// A dimension that varies, and whether smelt.mark_dynamic has said so.
+struct VariedDim {
+  int symbol = 0;
+  std::string text;  // "x.shape[0]", or the name that it was given
+  bool is_marked = false;
+};
+
+// A symbol that is what it was from some point of the run on.
+struct FixedSize {
+  int symbol = 0;
+  std::string why;      // "a loop over it, which is unrolled"
+  std::string where;    // "model.py:12"; may be empty
+  size_t position = 0;  // of the trace's guards then
+};
+
+inline constexpr char kUnrolled[] = "a loop over it, which is unrolled";
 
 struct Varying {
   const VaryingDims* dims = nullptr;          // nullptr: none do
@@ -31,7 +52,11 @@ struct Varying {
   std::unordered_map<LogValue, SymbolicDims> inputs;
   std::unordered_map<std::string, Ref> known;  // numbers of expressions, by their text
   size_t guards = 0;                           // of the log that the trace has too
-  std::string refusal;  // why none vary any more: all are what they are in this call
+  size_t late = 0;                             // likewise, of sizes that contents decide
+  std::vector<VariedDim> dims_seen;
+  std::vector<FixedSize> fixed;
+  const char* reason = nullptr;  // what is being done that takes sizes as they are, if it is known
+  std::string refusal;           // why none vary any more: all are what they are in this call
 
   bool any() const { return !symbols.empty() && refusal.empty(); }
 };

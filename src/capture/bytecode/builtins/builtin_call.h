@@ -78,6 +78,15 @@ bool call_min(BuiltinCall& c, Result* result);
 bool call_max(BuiltinCall& c, Result* result);
 bool call_reduce(BuiltinCall& c, Result* result);
 
+// builtin_sizes.cpp: of numbers that may be others in the next call. False: there are none, or they
+// are to be known.
+bool call_prod(BuiltinCall& c, Result* result);
+bool call_divmod(BuiltinCall& c, Result* result);
+bool make_size(BuiltinCall& c, Result* result);  // torch.Size
+bool call_size_method(BuiltinCall& c, Result* result);
+// enumerate, reversed
+bool make_iterator_over_numbers(BuiltinCall& c, Result* result);
+
 // builtin_sort.cpp
 bool call_sorted(BuiltinCall& c, Result* result);
 // list.sort, with the values of its keywords.

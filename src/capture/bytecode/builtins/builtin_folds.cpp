@@ -32,9 +32,7 @@ class Running {
 
 // `work` is given each element; false ends it with an error set.
 template <typename Work>
-bool for_each(Trace& trace, Value iterable, const Work& work) {
-  const Result iterator = get_iter(&trace, iterable);
-  if (iterator.object == nullptr) return false;
+bool for_each_of(Trace& trace, Result iterator, const Work& work) {
   const Object held = Object::steal(iterator.object);
   for (;;) {
     const Result item = next(&trace, {iterator.object, iterator.ref});
@@ -42,6 +40,12 @@ bool for_each(Trace& trace, Value iterable, const Work& work) {
     const Object held_item = Object::steal(item.object);
     if (!work(Value{item.object, item.ref})) return false;
   }
+}
+
+template <typename Work>
+bool for_each(Trace& trace, Value iterable, const Work& work) {
+  const Result iterator = get_iter(&trace, iterable);
+  return iterator.object != nullptr && for_each_of(trace, iterator, work);
 }
 
 struct ExtremeOptions {
@@ -142,13 +146,13 @@ bool call_reduce(BuiltinCall& c, Result* result) {
   if (c.count() < 2 || c.count() > 3 || c.has_keywords()) return false;
   Running total;
   if (c.count() == 3) total.share(c.argument(2));
-  PyObject* iterable = c.argument(1).object;
-  if (Py_TYPE(iterable)->tp_iter == nullptr && !PySequence_Check(iterable)) {
-    c.trace.guard_type(c.argument(1));
-    PyErr_SetString(PyExc_TypeError, "reduce() arg 2 must support iteration");
+  const Result iterator = get_iter(&c.trace, c.argument(1));
+  if (iterator.object == nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError))
+      PyErr_SetString(PyExc_TypeError, "reduce() arg 2 must support iteration");
     return true;
   }
-  const bool ok = for_each(c.trace, c.argument(1), [&](Value item) {
+  const bool ok = for_each_of(c.trace, iterator, [&](Value item) {
     if (total.is_empty()) {
       total.share(item);
       return true;

@@ -10,6 +10,7 @@
 #include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/cpython/private_api.h"
+#include "capture/bytecode/values/list_stores.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -65,6 +66,7 @@ bool lacks(const MethodCall& m) {
 
 // Changes the container as C does it, after its contents are known; what comes out is one of them.
 bool change(MethodCall& m, Result* result) {
+  if (PyODict_Check(m.self.object) && has_key_that_shows(m.self.object)) return false;
   for (const Value& v : m.arguments) {
     if (PyIter_Check(v.object) && !m.trace().is_born(v.object)) return false;  // would be moved on
     if (is_constant(v.object))
@@ -149,6 +151,26 @@ bool list_copy(MethodCall& m, Result* result) {
   *result = build_list(&m.trace(), values);
   for (const Result& item : items) Py_DECREF(item.object);
   return true;
+}
+
+bool list_pop(MethodCall& m, Result* result) {
+  if (m.count() > 1 || m.call.has_keywords()) return change(m, result);
+  const Value index = m.count() == 1 ? m.arguments[0] : Value{};
+  const std::optional<Result> taken = pop_of_made_list(m.trace(), m.self, index);
+  if (!taken) return change(m, result);
+  *result = *taken;
+  return true;
+}
+
+bool list_insert(MethodCall& m, Result* result) {
+  if (m.count() != 2) return change(m, result);
+  const auto done = insert_in_made_list(m.trace(), m.self, m.arguments[0], m.arguments[1]);
+  return done ? give_none(result, *done) : change(m, result);
+}
+
+bool list_reverse(MethodCall& m, Result* result) {
+  const auto done = m.count() == 0 ? reverse_made_list(m.trace(), m.self) : std::nullopt;
+  return done ? give_none(result, *done) : change(m, result);
 }
 
 bool list_sort(MethodCall& m, Result* result) {
@@ -367,11 +389,11 @@ const Table& list_methods() {
   static const Table table{{"append", list_append_method},
                            {"extend", list_extend_method},
                            {"copy", list_copy},
-                           {"pop", change},
-                           {"insert", change},
+                           {"pop", list_pop},
+                           {"insert", list_insert},
                            {"remove", change},
                            {"clear", change},
-                           {"reverse", change},
+                           {"reverse", list_reverse},
                            {"sort", list_sort},
                            {"index", look},
                            {"count", look},
@@ -489,6 +511,9 @@ bool call_new(BuiltinCall& c, PyTypeObject* owner, Result* result) {
   const bool plain = owner == &PyBaseObject_Type || owner == &PyDict_Type || owner == &PyList_Type;
   if (!plain && owner != &PyTuple_Type) return false;
   c.trace.use(c.argument(0));
+  auto* made = reinterpret_cast<PyTypeObject*>(c.argument(0).object);
+  for (PyObject* name : {names().new_, names().init})  // which decide about more arguments
+    c.trace.read_type(made, name, _PyType_Lookup(made, name));
   std::vector<Value> inputs{{c.callee.object, 0}, {c.argument(0).object, 0}};
   if (owner == &PyTuple_Type && c.count() == 2) {
     std::vector<Result> items;

@@ -119,12 +119,16 @@ bool call_iter(BuiltinCall& c, Result* result) {
 
 bool call_next(BuiltinCall& c, Result* result) {
   if (c.count() < 1 || c.count() > 2) return c.plainly(result);
-  *result = next(&c.trace, c.argument(0));
-  if (result->object != nullptr || PyErr_Occurred()) return true;
-  if (c.count() == 2)
-    *result = {Py_NewRef(c.argument(1).object), c.argument(1).ref};
-  else
-    PyErr_SetNone(PyExc_StopIteration);
+  *result = advance(&c.trace, c.argument(0));
+  if (result->object != nullptr) return true;
+  const bool has_raised = PyErr_Occurred() != nullptr;
+  if (c.count() == 1) {
+    if (!has_raised) PyErr_SetNone(PyExc_StopIteration);
+    return true;
+  }
+  if (has_raised && !PyErr_ExceptionMatches(PyExc_StopIteration)) return true;
+  PyErr_Clear();
+  *result = {Py_NewRef(c.argument(1).object), c.argument(1).ref};
   return true;
 }
 
@@ -251,6 +255,9 @@ bool make_dict(BuiltinCall& c, Result* result) {
 // enumerate, reversed, itertools: C code goes over what is known, or is followed
 // when asked.
 bool make_iterator_over_known(BuiltinCall& c, Result* result) {
+  const bool is_simple = c.callee.object == reinterpret_cast<PyObject*>(&PyEnum_Type) ||
+                         c.callee.object == reinterpret_cast<PyObject*>(&PyReversed_Type);
+  if (is_simple && make_iterator_over_numbers(c, result)) return true;
   const std::string_view name = reinterpret_cast<PyTypeObject*>(c.callee.object)->tp_name;
   for (size_t i = 0; i < c.count(); ++i) {
     const Value v = c.argument(i);
@@ -621,8 +628,7 @@ bool makes_constants(PyTypeObject* type) {
 }
 
 bool is_enumeration(PyTypeObject* type) {
-  const std::string_view meta = Py_TYPE(type)->tp_name;
-  return meta == "EnumType" || meta == "EnumMeta";
+  return is_exactly(reinterpret_cast<PyObject*>(type), KnownType::enum_meta);
 }
 
 }  // namespace
@@ -636,7 +642,11 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     auto* type = reinterpret_cast<PyTypeObject*>(object);
     if (type == &PyLong_Type || type == &PyFloat_Type)
       return convert_object(c, result) || call_on_numbers(c, result);
-    if (makes_constants(type)) return c.on_constants(result);
+    if (type == known_type(KnownType::size) && make_size(c, result)) return true;
+    if (makes_constants(type)) {
+      const FixingSizes loop(*trace, type == &PyRange_Type ? kUnrolled : nullptr);
+      return c.on_constants(result);
+    }
     if (is_enumeration(type)) return c.by_library(result);
     if (Handler handler = find_type(type)) {
       trace->guard_same(callee);
@@ -646,7 +656,8 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
   }
   if (PyCFunction_Check(object)) {
     PyObject* self = PyCFunction_GET_SELF(object);
-    if (self != nullptr && !PyModule_Check(self)) return call_builtin_method(c, result);
+    if (self != nullptr && !PyModule_Check(self))
+      return call_size_method(c, result) || call_builtin_method(c, result);
     const std::string_view name = reinterpret_cast<PyCFunctionObject*>(object)->m_ml->ml_name;
     if (is_static_of_text(object)) return c.on_constants(result);
     const char* module = self == nullptr ? nullptr : PyModule_GetName(self);
@@ -664,6 +675,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
         return found->second(c, result);
       }
       if (call_on_operands(c, name, result)) return true;
+      if (name == "divmod" && call_divmod(c, result)) return true;
       if (name == "abs" || name == "round" || name == "pow") return call_on_numbers(c, result);
       if (pure_builtins().contains(name)) return c.on_constants(result);
       if (name == "print" || name == "input" || name == "open") {
@@ -679,7 +691,8 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
     if (std::string_view(module) == "_operator" || std::string_view(module) == "operator")
       return call_operator_function(c, name, result);
     if (std::string_view(module) == "math")
-      return (name != "pow" && call_on_operands(c, name, result)) || call_on_numbers(c, result);
+      return (name == "prod" && call_prod(c, result)) ||
+             (name != "pow" && call_on_operands(c, name, result)) || call_on_numbers(c, result);
     if (std::string_view(module) == "_abc") return call_abstract_check(c, name, result);
     if (std::string_view(module) == "_bisect") return call_bisect(c, name, result);
     if (std::string_view(module) == "_heapq") return change_list(c, result);
@@ -698,7 +711,7 @@ bool call_builtin(Trace* trace, Value callee, std::span<const Value> arguments, 
   }
   if (Py_TYPE(object) == &PyMethodDescr_Type || Py_TYPE(object) == &PyWrapperDescr_Type ||
       Py_TYPE(object) == method_wrapper_type())
-    return call_builtin_method(c, result);
+    return call_size_method(c, result) || call_builtin_method(c, result);
   if (is_numpy_function(object)) return call_numpy(c, result);
   if (is_getter_type(Py_TYPE(object))) return call_getter(c, result);
   return call_cached_function(c, result);

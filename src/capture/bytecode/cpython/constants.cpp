@@ -34,6 +34,7 @@ std::unordered_set<PyTypeObject*> make_fixed_types() {
       {"dtype", "device", "layout", "memory_format", "qscheme", "finfo", "iinfo", "Generator"});
   add("re", {"Pattern"});
   add("types", {"GenericAlias", "UnionType"});
+  add("collections.abc", {"_CallableGenericAlias"});
   add("typing", {"_GenericAlias", "_UnionGenericAlias", "_SpecialForm", "TypeVar"});
   return types;
 }

@@ -140,6 +140,11 @@ int Frame::line() const {
 
 std::optional<Frame> Frame::caller() const { return first_complete(frame_->previous); }
 
+bool Frame::is_held() const {
+  return frame_->frame_obj != nullptr &&
+         Py_REFCNT(reinterpret_cast<PyObject*>(frame_->frame_obj)) > 1;
+}
+
 std::optional<Frame> running_frame(PyThreadState* thread) {
   return first_complete(current_frame(thread));
 }

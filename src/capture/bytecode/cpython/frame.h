@@ -41,6 +41,8 @@ class Frame {
   PyObject* generator() const;  // borrowed
   int line() const;             // of the running unit
   std::optional<Frame> caller() const;
+  // Someone has it as an object, and with it what its variables hold when it has ended.
+  bool is_held() const;
 
  private:
   _PyInterpreterFrame* frame_;

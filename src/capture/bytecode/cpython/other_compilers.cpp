@@ -101,6 +101,7 @@ bool is_plain_code_of_compiler(PyObject* function) {
                                                   "training"};
   if (is_function_of(function, "torch._dynamo.external_utils", "wrap_inline.<locals>.inner"))
     return true;
+  if (is_function_of(function, "torch._dynamo.compiled_autograd", "_disable")) return true;
   return std::ranges::any_of(kMethods, [&](std::string_view name) {
     return is_function_of(function, kWrappers, std::string("OptimizedModule.").append(name));
   });

@@ -105,9 +105,9 @@ std::vector<const void*> slots_of(const PyTypeObject* type) {
 // asks for some of them that have no slot (__format__), and two may share one (__add__, __radd__).
 std::vector<Object> special_methods(const PyTypeObject* type) {
   static const std::unordered_set<std::string_view> kNoMethods{
-      "__doc__",         "__module__",     "__dict__",           "__weakref__",    "__qualname__",
-      "__annotations__", "__slots__",      "__orig_bases__",     "__parameters__", "__slotnames__",
-      "__name__",        "__match_args__", "__abstractmethods__"};
+      "__doc__",        "__module__",      "__dict__",  "__weakref__",
+      "__qualname__",   "__annotations__", "__slots__", "__orig_bases__",
+      "__parameters__", "__slotnames__",   "__name__",  "__match_args__"};
   std::vector<Object> found;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
@@ -167,8 +167,8 @@ struct TypeGuard {
 struct GuardProgram::Impl {
   explicit Impl(const TraceResult& result);
 
-  bool check(std::span<PyObject* const> slots, PyObject** registers);
-  bool walk(std::span<PyObject* const> slots, PyObject** registers, Tier0* tier,
+  bool check(std::span<PyObject* const> slots, PyObject** registers, PyObject* function);
+  bool walk(std::span<PyObject* const> slots, PyObject** registers, PyObject* function, Tier0* tier,
             Tier0::Blame blame);
 
   GuardNames names;
@@ -200,7 +200,8 @@ struct GuardProgram::Impl {
   // -- tier 0
   using Tiers = std::vector<std::unique_ptr<Tier0>>;
   bool should_arm();
-  void arm(PyObject* const* registers, Tier0* old, Tier0::Blame blame, Tiers& dropped);
+  void arm(PyObject* const* registers, PyObject* function, Tier0* old, Tier0::Blame blame,
+           Tiers& dropped);
   void drop_abandoned(Tiers& dropped);
   void drop(size_t index, bool strikes, Tiers& dropped);
   void strike(Tier0::Blame blame);
@@ -427,7 +428,8 @@ void GuardProgram::Impl::add_types() {
 
 // -- checking
 
-bool GuardProgram::Impl::check(std::span<PyObject* const> slots, PyObject** registers) {
+bool GuardProgram::Impl::check(std::span<PyObject* const> slots, PyObject** registers,
+                               PyObject* function) {
   if (cleared) return false;
   for (TypeGuard& type : types) {
     if (!type.holds()) return false;
@@ -440,20 +442,20 @@ bool GuardProgram::Impl::check(std::span<PyObject* const> slots, PyObject** regi
       walks_ = 0;
       return true;
     }
-    return walk(slots, registers, tier.get(), blame);
+    return walk(slots, registers, function, tier.get(), blame);
   }
-  return walk(slots, registers, nullptr, {});
+  return walk(slots, registers, function, nullptr, {});
 }
 
-bool GuardProgram::Impl::walk(std::span<PyObject* const> slots, PyObject** registers, Tier0* tier,
-                              Tier0::Blame blame) {
+bool GuardProgram::Impl::walk(std::span<PyObject* const> slots, PyObject** registers,
+                              PyObject* function, Tier0* tier, Tier0::Blame blame) {
   Tiers dropped;  // released last: that may run the user's code
   Walk walk(code);
   if (walk.run(slots) != nullptr) return false;
   for (size_t i = 0; i < code.wanted.size(); ++i) {
     registers[i] = Py_NewRef(walk.registers()[code.wanted[i]]);
   }
-  if (should_arm()) arm(walk.registers(), tier, blame, dropped);
+  if (should_arm()) arm(walk.registers(), function, tier, blame, dropped);
   return true;
 }
 
@@ -463,8 +465,8 @@ bool GuardProgram::Impl::should_arm() {
   return Tier0::kPossible && (walks_ <= kTiers || std::has_single_bit(walks_));
 }
 
-void GuardProgram::Impl::arm(PyObject* const* registers, Tier0* old, Tier0::Blame blame,
-                             Tiers& dropped) {
+void GuardProgram::Impl::arm(PyObject* const* registers, PyObject* function, Tier0* old,
+                             Tier0::Blame blame, Tiers& dropped) {
   drop_abandoned(dropped);
   const auto is_old = [&](const auto& tier) { return tier.get() == old; };
   if (const auto at = std::find_if(tiers.begin(), tiers.end(), is_old); at != tiers.end()) {
@@ -472,22 +474,16 @@ void GuardProgram::Impl::arm(PyObject* const* registers, Tier0* old, Tier0::Blam
     drop(at - tiers.begin(), false, dropped);
   }
   if (tiers.size() == kTiers) drop(0, tiers[0]->hits == 0, dropped);
-  tiers.push_back(std::make_unique<Tier0>(code, registers));
+  tiers.push_back(std::make_unique<Tier0>(code, registers, function));
 }
 
-// An object in a slot that nobody else has any more will not come again: not to be held for longer,
-// and a sign that the slot has another one in each call.
+// An object in a slot that is gone will not come again: a sign that the slot has another one in
+// each call.
 void GuardProgram::Impl::drop_abandoned(Tiers& dropped) {
-  std::unordered_map<PyObject*, Py_ssize_t> held_here;
-  for (const auto& tier : tiers) {
-    for (const auto& anchor : tier->anchors()) ++held_here[anchor.object.get()];  // or nullptr
-  }
   for (size_t i = tiers.size(); i-- > 0;) {
     bool abandoned = false;
     for (const auto& anchor : tiers[i]->anchors()) {
-      const bool is_held =
-          !anchor.weak && Py_REFCNT(anchor.object.get()) <= held_here[anchor.object.get()];
-      if (anchor.get() != nullptr && !is_held) continue;
+      if (anchor.get() != nullptr) continue;
       abandoned = true;
       if (tiers[i]->hits < kWorthIt) strike({anchor.index});
     }
@@ -517,8 +513,9 @@ GuardProgram::~GuardProgram() = default;
 
 const std::vector<Ref>& GuardProgram::wanted() const { return impl_->wanted; }
 
-bool GuardProgram::check(PyObject* const* slots, size_t count, PyObject** registers) {
-  return impl_->check({slots, count}, registers);
+bool GuardProgram::check(PyObject* const* slots, size_t count, PyObject** registers,
+                         PyObject* function) {
+  return impl_->check({slots, count}, registers, function);
 }
 
 std::string GuardProgram::explain(PyObject* const* slots, size_t count) const {
@@ -538,15 +535,30 @@ std::string GuardProgram::explain(PyObject* const* slots, size_t count) const {
   return failed != nullptr ? guard_failure(impl_->names, *failed, walk.registers()) : "";
 }
 
+namespace {
+
+// The number was part of what was traced, and is another one of its type now.
+bool is_another_number(const GuardInstruction& failed, Walk& walk) {
+  return failed.op == GuardOp::equal && fits_scalar(failed.object) &&
+         Py_TYPE(walk.registers()[failed.first]) == Py_TYPE(failed.object);
+}
+
+bool is_of_other_sizes(const GuardInstruction& failed, Walk& walk) {
+  if (failed.is_load() || failed.op != GuardOp::tensor) return false;
+  PyObject* object = walk.registers()[failed.first];
+  return tensors().is_tensor(object) && !failed.tensor->changed_sizes(object).empty();
+}
+
+}  // namespace
+
 std::vector<std::string> GuardProgram::changed_numbers(PyObject* const* slots, size_t count) const {
   std::vector<std::string> changed;
   if (impl_->cleared) return changed;
   const GuardNames& names = impl_->names;
   Walk walk(impl_->code);
   walk.run({slots, count}, [&](const GuardInstruction& failed) {
-    if (failed.op != GuardOp::equal || !fits_scalar(failed.object) ||
-        Py_TYPE(walk.registers()[failed.first]) != Py_TYPE(failed.object))
-      return false;
+    if (is_of_other_sizes(failed, walk)) return true;
+    if (!is_another_number(failed, walk)) return false;
     for (const Ref ref : paths_behind(names.nodes, failed.ref))
       changed.push_back(path_text(names.nodes, ref, names.code.get()));
     return true;
@@ -561,12 +573,12 @@ std::vector<GuardProgram::ChangedSize> GuardProgram::changed_sizes(PyObject* con
   const GuardNames& names = impl_->names;
   Walk walk(impl_->code);
   walk.run({slots, count}, [&](const GuardInstruction& failed) {
-    PyObject* object = failed.is_load() ? nullptr : walk.registers()[failed.first];
-    if (failed.op != GuardOp::tensor || !tensors().is_tensor(object)) return false;
-    const std::vector<int> dims = failed.tensor->changed_sizes(object);
+    if (is_another_number(failed, walk)) return true;
+    if (!is_of_other_sizes(failed, walk)) return false;
+    const std::vector<int> dims = failed.tensor->changed_sizes(walk.registers()[failed.first]);
     const std::string path = path_text(names.nodes, failed.ref, names.code.get());
     for (const int dim : dims) changed.push_back({path, dim});
-    return !dims.empty();
+    return true;
   });
   return changed;
 }

@@ -26,7 +26,9 @@ class GuardProgram {
   // True if all guards hold; then registers[i] is the object of wanted()[i], a new reference each.
   // `slots` has the frame's locals, cells and stack; unset ones are nullptr. Runs no code of the
   // user's, leaves no error set, and may be called by several threads (under the GIL).
-  bool check(PyObject* const* slots, size_t count, PyObject** registers);
+  // `function`: that the frame runs, if it is known.
+  bool check(PyObject* const* slots, size_t count, PyObject** registers,
+             PyObject* function = nullptr);
 
   // Why check() fails for these slots: "self.scale: was 2.0, is 3.0"; empty if it does not.
   std::string explain(PyObject* const* slots, size_t count) const;

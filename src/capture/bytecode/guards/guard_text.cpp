@@ -105,6 +105,16 @@ std::string lookup_value(PyObject* found) { return found != nullptr ? show(found
 
 }  // namespace
 
+namespace {
+
+// ", asked at model.py:12", of a condition on sizes.
+std::string asked_at(const GuardNames& names, const GuardInstruction& check) {
+  const Node& node = names.nodes.at(check.ref);
+  return node.where ? ", asked at " + text_of(node.where.get()) : "";
+}
+
+}  // namespace
+
 std::string guard_line(const GuardNames& names, const GuardInstruction& check) {
   return subject(names, check) + ": " + wanted_text(names, check);
 }
@@ -124,7 +134,7 @@ std::string guard_failure(const GuardNames& names, const GuardInstruction& faile
     return path + ": " + (tells ? "was " + before + ", is " + constant_name(object) : "is " + is);
   }
   if (was == is) return path + ": is not the " + without_article(was) + " that it was";
-  return path + ": was " + was + ", is " + is;
+  return path + ": was " + was + ", is " + is + asked_at(names, failed);
 }
 
 std::string lookup_line(const TypeLookup& lookup) {

@@ -13,7 +13,10 @@
 // So a model costs one comparison for each dict that was read. What begins with an object in a slot
 // (an anchor) or a constant is `known` by this; the rest is walked as in tier 1.
 //
-// Life. Anchors are known by weak references, types are held. What lies below is not, so that a
+// Life. Anchors are known by weak references: to themselves; of a cell, to the function that the
+// frame runs, whose closure has it (a frame's own cells are made by each call, and are none). An
+// object that knows no weak references is none either: to hold it would keep what a call was given,
+// and its address may be another one's. Types are held. What lies below is not, so that a
 // model's old parts go when they are replaced: the conditions stand in the order of the paths, and
 // each is only read if those before it held, which means that the object it lies in is still where
 // it was found. When a dict's version is another one but its values are at the old addresses
@@ -54,13 +57,25 @@ bool is_heap_instance(PyObject* object) {
 bool can_anchor(PyObject* object) {
   if (object == nullptr || is_atom(object) || tensors().is_tensor(object)) return false;
   return is_heap_instance(object) || PyFunction_Check(object) || PyType_Check(object) ||
-         PyModule_Check(object) || PyCell_Check(object) || PyCFunction_Check(object);
+         PyModule_Check(object) || PyCFunction_Check(object);
+}
+
+bool has_in_closure(PyObject* function, PyObject* cell) {
+  if (function == nullptr || !PyFunction_Check(function)) return false;
+  PyObject* closure = PyFunction_GET_CLOSURE(function);
+  if (closure == nullptr) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(closure); ++i)
+    if (PyTuple_GET_ITEM(closure, i) == cell) return true;
+  return false;
 }
 
 }  // namespace
 
-Tier0::Tier0(const GuardCode& code, PyObject* const* registers)
-    : code_(code), known_(code.registers, nullptr), types_(code.registers, nullptr) {
+Tier0::Tier0(const GuardCode& code, PyObject* const* registers, PyObject* function)
+    : code_(code),
+      function_(function),
+      known_(code.registers, nullptr),
+      types_(code.registers, nullptr) {
   for (const uint32_t index : code.wanted) compact(index);
   for (const GuardInstruction& instruction : code.instructions) add(instruction, registers);
   finish();
@@ -90,15 +105,7 @@ void Tier0::add(const GuardInstruction& instruction, PyObject* const* registers)
 bool Tier0::imply_load(const GuardInstruction& instruction, PyObject* value) {
   const Blame blame{instruction.target};
   if (instruction.op == GuardOp::constant) return true;
-  if (instruction.op == GuardOp::slot) {
-    if (!can_anchor(value)) return false;
-    Object weak = Object::steal(PyWeakref_NewRef(value, nullptr));
-    if (!weak) PyErr_Clear();
-    Object strong = weak ? Object() : Object::share(value);
-    anchors_.push_back({static_cast<size_t>(instruction.number), std::move(weak), std::move(strong),
-                        instruction.target});
-    return true;
-  }
+  if (instruction.op == GuardOp::slot) return imply_slot(instruction, value);
   if (instruction.op == GuardOp::scalar) {
     const auto known = [&](uint32_t index) {
       return index == kNoRegister || known_[index] != nullptr;
@@ -136,6 +143,19 @@ bool Tier0::imply_load(const GuardInstruction& instruction, PyObject* value) {
     case GuardOp::type_attribute: return imply_type_attribute(parent);
     default: return false;
   }
+}
+
+bool Tier0::imply_slot(const GuardInstruction& instruction, PyObject* value) {
+  const bool is_cell = value != nullptr && PyCell_Check(value);
+  if (is_cell ? !has_in_closure(function_, value) : !can_anchor(value)) return false;
+  Object weak = Object::steal(PyWeakref_NewRef(is_cell ? function_ : value, nullptr));
+  if (!weak) {
+    PyErr_Clear();
+    return false;
+  }
+  anchors_.push_back(
+      {static_cast<size_t>(instruction.number), value, std::move(weak), instruction.target});
+  return true;
 }
 
 bool Tier0::imply_item(const GuardInstruction& instruction, PyObject* sequence, PyObject* value) {
@@ -210,7 +230,7 @@ void Tier0::pin(uint32_t index, PyObject* object, GuardOp found_by) {
   // renew() looks at the type of what a dict has, and a __dict__ is always a dict.
   const bool has_type_seen = is_held || found_by == GuardOp::dict_item ||
                              found_by == GuardOp::instance_dict || !is_container;
-  if (is_heap_instance(object) || !has_type_seen) {
+  if (is_heap_instance(object) || PyModule_Check(object) || !has_type_seen) {
     require(&object->ob_type, Py_TYPE(object), {index});
   }
 }
@@ -283,8 +303,43 @@ void Tier0::finish() {
     made_.push_back(instruction.target);
     initial_[instruction.target] = nullptr;
   }
+  part_sizes();
   compact_.clear();
   condition_at_.clear();
+}
+
+void Tier0::part_sizes() {
+  std::vector<bool> of_sizes(initial_.size()), behind(initial_.size());
+  // An object that is the same in each call counts as a size that stays.
+  const auto is_of_sizes = [&](uint32_t index) {
+    return index == kNoRegister || of_sizes[index] || initial_[index] != nullptr;
+  };
+  const auto reads = [&](const GuardInstruction& instruction, const std::vector<bool>& some) {
+    const auto is_among = [&](uint32_t index) { return index != kNoRegister && some[index]; };
+    if (instruction.op == GuardOp::distinct)
+      return std::ranges::any_of(instruction.distinct->changed, is_among) ||
+             std::ranges::any_of(instruction.distinct->others, is_among);
+    return is_among(instruction.first) || is_among(instruction.second);
+  };
+  std::vector<GuardInstruction> rest;
+  for (const GuardInstruction& instruction : walked_) {
+    const bool computes = instruction.op == GuardOp::scalar &&
+                          instruction.scalar_op != ScalarOp::call &&
+                          is_of_sizes(instruction.first) && is_of_sizes(instruction.second);
+    const bool asks = (instruction.op == GuardOp::type || instruction.op == GuardOp::same ||
+                       instruction.op == GuardOp::equal || instruction.op == GuardOp::truth) &&
+                      of_sizes[instruction.first];
+    if ((instruction.op == GuardOp::size && !reads(instruction, behind)) || computes || asks) {
+      if (instruction.is_load()) of_sizes[instruction.target] = true;
+      of_sizes_.push_back(instruction);
+    } else if (reads(instruction, of_sizes) || reads(instruction, behind)) {
+      if (instruction.is_load()) behind[instruction.target] = true;
+      behind_.push_back(instruction);
+    } else {
+      rest.push_back(instruction);
+    }
+  }
+  walked_ = std::move(rest);
 }
 
 bool Tier0::is_for(std::span<PyObject* const> slots) const {
@@ -308,7 +363,7 @@ bool Tier0::check(std::span<PyObject* const> slots, PyObject** registers, Blame*
       return false;
     }
   }
-  if (!walked_.empty()) return walk_all(slots, registers);
+  if (!walked_.empty() || !of_sizes_.empty()) return walk_all(slots, registers);
   const size_t wanted = code_.wanted.size();
   for (size_t i = 0; i < wanted; ++i) registers[i] = Py_XNewRef(initial_[i]);
   for (const Argument& argument : arguments_) {
@@ -346,19 +401,55 @@ bool Tier0::renew(size_t condition, Blame* blame) {
   return true;
 }
 
+bool Tier0::walk_sizes(std::span<PyObject* const> slots, PyObject** own) const {
+  bool is_as_last = !last_.sizes.empty();
+  size_t next = 0;
+  for (const GuardInstruction& instruction : of_sizes_) {
+    if (instruction.op != GuardOp::size) continue;
+    PyObject* tensor = own[instruction.first];
+    const auto dim = static_cast<int>(instruction.number);
+    if (!tensors().is_tensor(tensor) || dim >= tensors().rank_of(tensor)) {
+      last_ = {};
+      return false;
+    }
+    const int64_t size = tensors().size_of(tensor, dim);
+    if (!is_as_last || last_.sizes[next] != size) {
+      is_as_last = false;
+      last_.sizes.resize(std::max(last_.sizes.size(), next + 1));
+      last_.sizes[next] = size;
+    }
+    ++next;
+  }
+  if (is_as_last) {
+    size_t made = 0;
+    for (const GuardInstruction& instruction : of_sizes_)
+      if (instruction.is_load()) own[instruction.target] = Py_NewRef(last_.made[made++].get());
+    return true;
+  }
+  for (const GuardInstruction& instruction : of_sizes_)
+    if (!execute(instruction, slots, own)) {
+      last_ = {};
+      return false;
+    }
+  last_.made.clear();
+  for (const GuardInstruction& instruction : of_sizes_)
+    if (instruction.is_load()) last_.made.push_back(Object::share(own[instruction.target]));
+  return true;
+}
+
 bool Tier0::walk_all(std::span<PyObject* const> slots, PyObject** registers) const {
   std::optional<NoCollection> no_collection;
   if (!made_.empty()) no_collection.emplace();
   Scratch<64> own(initial_.size());
   std::copy(initial_.begin(), initial_.end(), own.data());
   for (const Argument& argument : arguments_) own[argument.own] = slots[argument.slot];
-  bool holds = true;
-  for (const GuardInstruction& instruction : walked_) {
-    if (!execute(instruction, slots, own.data())) {
-      holds = false;
-      break;
-    }
-  }
+  const auto all_hold = [&](const std::vector<GuardInstruction>& instructions) {
+    return std::ranges::all_of(instructions, [&](const GuardInstruction& instruction) {
+      return execute(instruction, slots, own.data());
+    });
+  };
+  const bool holds = all_hold(walked_) && (of_sizes_.empty() || walk_sizes(slots, own.data())) &&
+                     all_hold(behind_);
   if (holds) {
     for (size_t i = 0; i < code_.wanted.size(); ++i) registers[i] = Py_NewRef(own[i]);
   }
@@ -367,10 +458,7 @@ bool Tier0::walk_all(std::span<PyObject* const> slots, PyObject** registers) con
 }
 
 int Tier0::traverse(visitproc visit, void* arg) const {
-  for (const Anchor& anchor : anchors_) {
-    Py_VISIT(anchor.weak.get());
-    Py_VISIT(anchor.object.get());
-  }
+  for (const Anchor& anchor : anchors_) Py_VISIT(anchor.weak.get());
   for (const Object& object : held_) Py_VISIT(object.get());
   return 0;
 }

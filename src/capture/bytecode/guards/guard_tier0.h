@@ -14,8 +14,9 @@ namespace smelt::bytecode {
 
 class Tier0 {
  public:
-  // `registers`: what `code` loaded when it just held for these objects. `code` must live longer.
-  Tier0(const GuardCode& code, PyObject* const* registers);
+  // `registers`: what `code` loaded when it just held for these objects, in a frame of this
+  // function (or nullptr). `code` must live longer.
+  Tier0(const GuardCode& code, PyObject* const* registers, PyObject* function);
 
   // Whether CPython has what tier 0 compares: dicts have a version that each change renews.
   static constexpr bool kPossible = PY_VERSION_HEX < 0x030D0000;
@@ -33,19 +34,15 @@ class Tier0 {
   // changed, it is known by its new version.
   bool check(std::span<PyObject* const> slots, PyObject** registers, Blame* blame);
 
-  // An object in a slot that everything else hangs on. It is not kept alive if it can be helped.
+  // An object in a slot that everything else hangs on. It is not kept alive.
   struct Anchor {
     size_t slot;
-    Object weak;     // a weak reference
-    Object object;   // or, where there can be none, the object
-    uint32_t index;  // register
+    PyObject* object;  // borrowed
+    Object weak;       // to it, or to what keeps it alive
+    uint32_t index;    // register
 
     // nullptr if it is gone
-    PyObject* get() const {
-      if (!weak) return object.get();
-      PyObject* found = PyWeakref_GET_OBJECT(weak.get());
-      return found == Py_None ? nullptr : found;
-    }
+    PyObject* get() const { return PyWeakref_GET_OBJECT(weak.get()) == Py_None ? nullptr : object; }
   };
   const std::vector<Anchor>& anchors() const { return anchors_; }
 
@@ -81,6 +78,7 @@ class Tier0 {
 
   void add(const GuardInstruction& instruction, PyObject* const* registers);
   bool imply_load(const GuardInstruction& instruction, PyObject* value);
+  bool imply_slot(const GuardInstruction& instruction, PyObject* value);
   bool imply_item(const GuardInstruction& instruction, PyObject* sequence, PyObject* value);
   bool imply_check(const GuardInstruction& instruction);
   bool knows_all(const GuardInstruction& check) const;
@@ -97,9 +95,12 @@ class Tier0 {
 
   bool conditions_hold(Blame* blame);
   bool renew(size_t condition, Blame* blame);
+  void part_sizes();
+  bool walk_sizes(std::span<PyObject* const> slots, PyObject** own) const;
   bool walk_all(std::span<PyObject* const> slots, PyObject** registers) const;
 
   const GuardCode& code_;
+  PyObject* const function_;  // while it is made
   std::vector<Anchor> anchors_;
   std::vector<Tag> tags_;
   // Parents before children: what a condition reads is alive if those before it hold.
@@ -113,6 +114,15 @@ class Tier0 {
   // arguments, then everything else.
   std::vector<Argument> arguments_;
   std::vector<GuardInstruction> walked_;
+  // Of what is walked, behind it: sizes of tensors, and what is computed of them and of nothing
+  // else. Where the sizes are those of the last call, so is all of that. `behind_`: what reads some
+  // of it beside other things.
+  std::vector<GuardInstruction> of_sizes_, behind_;
+  struct LastSizes {
+    std::vector<int64_t> sizes;  // by GuardOp::size in of_sizes_; empty: there was no call
+    std::vector<Object> made;    // by load in of_sizes_
+  };
+  mutable LastSizes last_;
   std::deque<DistinctRegisters> distinct_;  // of these
   std::vector<PyObject*> initial_;
   std::vector<uint32_t> made_;

@@ -24,6 +24,14 @@ namespace {
 
 PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
 
+// The code of function transforms, which is a unit: it is followed to its end, or run by CPython.
+bool is_of_transforms(std::string_view module) {
+  static constexpr std::string_view kModules[] = {
+      "torch._functorch.apis", "torch._functorch.vmap", "torch._functorch.eager_transforms",
+      "torch._functorch.predispatch", "torch._functorch.utils"};
+  return std::ranges::find(kModules, module) != std::end(kModules);
+}
+
 // Machinery whose inner workings are of no use in a graph, or that looks at the interpreter itself.
 // A module stands for what is below it as well.
 bool is_left_alone(std::string_view module) {
@@ -82,10 +90,11 @@ bool is_left_alone(std::string_view module) {
                                                   "random"};
   // Plain code among the machinery.
   static constexpr std::string_view kFollowed[] = {
-      "torch._inductor.test_operators", "torch.fx.traceback",
+      "torch._inductor.test_operators",        "torch.fx.traceback",
       "torch.fx.experimental.symbolic_shapes", "torch._higher_order_ops.invoke_subgraph",
-      "torch._functorch.functional_call"};
-  if (std::ranges::find(kFollowed, module) != std::end(kFollowed)) return false;
+      "torch._functorch.functional_call",      "torch._export.utils"};
+  if (std::ranges::find(kFollowed, module) != std::end(kFollowed) || is_of_transforms(module))
+    return false;
   for (std::string_view one : kModules)
     if (module == one || (module.starts_with(one) && module[one.size()] == '.')) return true;
   return false;
@@ -104,8 +113,10 @@ bool has_known_functions(std::string_view module) {
                                                   "torch.autograd",
                                                   "torch.autograd.function",
                                                   "torch.autograd.graph",
+                                                  "torch.cuda",
                                                   "torch.random",
-                                                  "torch._tensor"};
+                                                  "torch._tensor",
+                                                  "torch._functorch.predispatch"};
   return std::ranges::find(kModules, module) != std::end(kModules);
 }
 
@@ -300,6 +311,14 @@ bool is_silent_logging(Trace& trace, PyObject* function, std::span<const Value> 
   return level->second < 0 || enabled.get() == Py_False;
 }
 
+// torch.cond with a number of Python's, which calls one of the branches. With a tensor it has another
+// compiler look at both.
+bool is_plain_cond(PyObject* function, std::span<const Value> arguments) {
+  return !arguments.empty() &&
+         (PyLong_Check(arguments[0].object) || PyFloat_CheckExact(arguments[0].object)) &&
+         is_function_of(function, "torch._higher_order_ops.cond", "cond");
+}
+
 Result call_python(Trace& trace, Value function, std::span<const Value> arguments,
                    PyObject* keywords) {
   if (is_disabled(function.object))
@@ -324,17 +343,23 @@ Result call_python(Trace& trace, Value function, std::span<const Value> argument
     trace.use(function);
     return {Py_NewRef(Py_True), 0};
   }
+  if (is_function_of(function.object, "torch._functorch.predispatch", "lazy_load_decompositions")) {
+    trace.use(function);  // which is done once in a process, by whoever comes first
+    const Unfollowed unfollowed(&trace, false, Trust::everybody);
+    return {call_plainly(function.object, arguments, keywords), 0};
+  }
   if (is_signature(function.object)) return call_signature(trace, function, arguments, keywords);
   if (Result result; call_autograd(trace, function, arguments, keywords, &result)) return result;
+  if (Result result; call_about_gpus(trace, function, arguments, keywords, &result)) return result;
   if (Result result; call_profiler(trace, function, arguments, keywords, &result)) return result;
   if (Result result; call_copy(trace, function, arguments, keywords, &result)) return result;
-  if (Result result;
-      trace.active() && call_checkpoint(trace, function, arguments, keywords, &result))
+  if (Result result; trace.active() && trace.state.transforms == 0 &&
+                     call_checkpoint(trace, function, arguments, keywords, &result))
     return result;
   if (!trace.active()) return {call_plainly(function.object, arguments, keywords), 0};
   if (!is_followed(function.object) && !is_of_own_random(trace, function.object, arguments) &&
       !is_silent_logging(trace, function.object, arguments) &&
-      !sets_filters(function.object, arguments))
+      !is_plain_cond(function.object, arguments) && !sets_filters(function.object, arguments))
     return call_unfollowed(trace, why_left_alone(function.object), function, arguments, keywords);
   return call_function(trace, function, arguments, keywords);
 }
@@ -498,12 +523,10 @@ bool initialise(Trace& trace, PyObject* object, Ref ref, std::span<const Value> 
     }
     trace.stop(BreakReason::c_function, std::string(type->tp_name) + ".__init__");
     Object bound = Object::steal(PyObject_GetAttr(object, names().init));
-    Object result = Object::steal(bound ? call_plainly(bound.get(), arguments, keywords) : nullptr);
-    return static_cast<bool>(result);
+    return bound && Object::steal(call_plainly(bound.get(), arguments, keywords));
   }
-  const Result result =
-      call(&trace, {init, trace.read_type(type, names().init, init)}, all, keywords);
-  Object held = Object::steal(result.object);
+  const Value own{init, trace.read_type(type, names().init, init)};
+  const Object held = Object::steal(call(&trace, own, all, keywords).object);
   if (held && held.get() != Py_None) {
     PyErr_Format(PyExc_TypeError, "__init__() should return None, not '%.200s'",
                  Py_TYPE(held.get())->tp_name);
@@ -553,12 +576,6 @@ bool makes_struct_sequence(PyTypeObject* type, std::span<const Value> arguments)
          !PyFunction_Check(_PyType_Lookup(type, names().new_));
 }
 
-// torch.distributions has a property made of each parameter to look at its type.
-bool is_lazy_property(PyTypeObject* type) { return type == known_type(KnownType::lazy_property); }
-
-// random.Random, which is given its seed by __init__.
-bool is_random_type(const PyTypeObject* type) { return type == known_type(KnownType::random); }
-
 Result make_transient(Trace& trace, Value type, std::span<const Value> arguments,
                       PyObject* keywords) {
   PyObject* object;
@@ -595,20 +612,28 @@ Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, P
   auto* type = reinterpret_cast<PyTypeObject*>(callee.object);
   PyTypeObject* meta = Py_TYPE(type);
   trace.guard_same(callee);
-  if (PyObject* own = type_method(meta, names().call);
-      !by_type && own != nullptr && PyFunction_Check(own)) {
+  const bool asks_meta = !by_type && meta != &PyType_Type;
+  if (asks_meta) trace.guard_type(callee);
+  PyObject* own = asks_meta ? type_method(meta, names().call) : nullptr;
+  const Ref own_ref = asks_meta ? trace.read_type(meta, names().call, own) : 0;
+  if (own != nullptr && PyFunction_Check(own)) {
     Result made;
     if (call_builtin(&trace, callee, arguments, keywords, &made)) return made;  // Enum
     std::vector<Value> all{callee};
     all.insert(all.end(), arguments.begin(), arguments.end());
-    return call(&trace, {own, trace.read_type(meta, names().call, own)}, all, keywords);
+    return call(&trace, {own, own_ref}, all, keywords);
   }
   if ((!by_type && meta->tp_call != PyType_Type.tp_call) ||
       !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
     if (makes_namespace(type, arguments, keywords))
       return make_namespace(trace, callee, arguments, keywords);
+    if (type == known_type(KnownType::inference_mode)) {
+      // Being made switches it on, and it will put back the dispatch keys that it finds.
+      const Unfollowed unfollowed(&trace, false);
+      return make_by_calling(trace, callee, arguments, keywords);
+    }
     if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) ||
-        type == known_type(KnownType::inference_mode) || makes_struct_sequence(type, arguments))
+        makes_struct_sequence(type, arguments))
       return make_by_calling(trace, callee, arguments, keywords);
     return call_unfollowed(trace, BreakReason::c_function, callee, arguments, keywords);
   }
@@ -648,8 +673,9 @@ Result call_type(Trace& trace, Value callee, std::span<const Value> arguments, P
   }
   if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) && !own_init)
     return make_by_calling(trace, callee, arguments, keywords);
-  if (is_lazy_property(type)) return make_transient(trace, callee, arguments, keywords);
-  if (is_random_type(type))
+  if (type == known_type(KnownType::lazy_property))  // made by torch.distributions to ask its type
+    return make_transient(trace, callee, arguments, keywords);
+  if (type == known_type(KnownType::random))  // __init__ is given the seed
     return make_plain_object(trace, type, type->tp_base, arguments, keywords);
   return call_unfollowed(trace, BreakReason::c_function, callee, arguments, keywords);
 }
@@ -714,6 +740,8 @@ Result call_compiled(Trace& trace, Value callee, PyObject* function, PyObject* b
 }
 
 }  // namespace
+
+bool is_unit(PyObject* function) { return is_of_transforms(module_of(function)); }
 
 bool is_followed(PyObject* function) {
   if (is_disabled(function)) return false;

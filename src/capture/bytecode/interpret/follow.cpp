@@ -140,19 +140,24 @@ PyObject* follow(Tracing& tracing, PyThreadState* thread, Frame frame, Interpret
   Trace& trace = *tracing.trace;
   const Object code = Object::share(reinterpret_cast<PyObject*>(frame.code()));
   const bool is_generator = frame.is_generator();
+  const bool starts_unit = is_unit(reinterpret_cast<PyObject*>(frame.function()));
+  tracing.units += starts_unit ? 1 : 0;
   const FrameOutcome outcome = interpreter.run(throwing);
+  const bool is_left = tracing.units > 0;
+  tracing.units -= starts_unit ? 1 : 0;
   pending.result = interpreter.value_ref();
   keep_account(&trace, [&] {
     if (outcome == FrameOutcome::yielded)
       tracing.generators[pending.callee] = interpreter.take_refs();
-    if ((outcome == FrameOutcome::stopped || outcome == FrameOutcome::unsupported) && !is_generator)
+    if ((outcome == FrameOutcome::stopped || outcome == FrameOutcome::unsupported) &&
+        !is_generator && !is_left)
       tracing.stopped_in.push_back({code, interpreter.place()});
   });
   if (outcome == FrameOutcome::stopped) end_stopped(trace);
   if (outcome == FrameOutcome::returned || outcome == FrameOutcome::raised)
     interpreter.let_go_of_frame();
   // Behind a break the callee is a root of its own.
-  PyObject* result = outcome == FrameOutcome::stopped && !is_generator
+  PyObject* result = outcome == FrameOutcome::stopped && !is_generator && !is_left
                          ? tracing.runner->continue_frame(thread, frame)
                          : interpreter.complete(outcome);
   keep_account(&trace, [&] {
@@ -383,8 +388,11 @@ bool next_generator(Trace& trace, PyObject* generator, Result* result) {
   PySendResult status = PYGEN_ERROR;
   if (!send_to_generator(trace, generator, {Py_None, 0}, &status, result)) return false;
   if (status == PYGEN_RETURN) {
-    Py_CLEAR(result->object);
-    result->ref = 0;
+    const Object returned = Object::steal(result->object);
+    *result = {};
+    if (returned.get() == Py_None) return true;
+    const Object end = Object::steal(PyObject_CallOneArg(PyExc_StopIteration, returned.get()));
+    if (end) PyErr_SetObject(PyExc_StopIteration, end.get());
   }
   return true;
 }

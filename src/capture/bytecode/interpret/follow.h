@@ -11,6 +11,9 @@ Follower& follower();
 
 // Whether calls of the Python function are followed at all.
 bool is_followed(PyObject* function);
+// Whether what it calls, and itself, are never roots: where the trace stops in it, CPython runs it to
+// its end.
+bool is_unit(PyObject* function);
 // What is done for any callee while the trace goes on.
 Result follow_call(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names);
 // A Python function called with the interpreter following into its frame.
@@ -22,7 +25,8 @@ bool follow_frame(Tracing& tracing, PyThreadState* thread, Frame frame, bool thr
 // next() or send() on a generator that the trace follows; false if it does not.
 bool send_to_generator(Trace& trace, PyObject* generator, Value sent, PySendResult* status,
                        Result* result);
-// next() of a generator whose frame the trace has been following; false if it has not been.
+// next() of a generator whose frame the trace has been following; false if it has not been. What it
+// returns at its end is in a StopIteration, which is set, unless it is None.
 bool next_generator(Trace& trace, PyObject* generator, Result* result);
 
 }  // namespace smelt::bytecode

@@ -84,7 +84,9 @@ FrameOutcome Interpreter::run(bool throwing, int limit) {
         flow = Flow::next;
         break;
       case Flow::escape: return raise_out(flow);
-      case Flow::returned: return pause(FrameOutcome::returned, next_);
+      case Flow::returned:
+        keep_account(trace_, [this] { end_variables(); });
+        return pause(FrameOutcome::returned, next_);
       case Flow::yielded: return pause(FrameOutcome::yielded, start_);
       case Flow::redo: return pause(FrameOutcome::unsupported, start_);
       case Flow::generator: return pause(FrameOutcome::generator, start_);
@@ -194,6 +196,22 @@ void Interpreter::release_dropped() {
     const Unfollowed unfollowed(PyGen_CheckExact(dropped.get()) ? trace_ : nullptr, true,
                                 Trust::everybody);
     dropped = Object();
+  }
+}
+
+// CPython clears the root's variables behind the trace. If that closes a generator which was left,
+// it is done here, in the same order, so that what the generator does then is part of the trace.
+void Interpreter::end_variables() {
+  const Tracing* tracing = current_tracing();
+  if (!is_root_ || live() == nullptr || tracing == nullptr || frame_.is_held()) return;
+  if (std::ranges::none_of(tracing->generators,
+                           [](const auto& known) { return closing_runs_code(known.first); }))
+    return;
+  for (int i = 0; i < locals_ && live() != nullptr; ++i) {
+    PyObject* variable = slots_[i];
+    set(i, nullptr, 0);
+    let_go(variable);
+    release_dropped();
   }
 }
 

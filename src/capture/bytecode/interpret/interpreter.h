@@ -58,6 +58,7 @@ class Interpreter final : public InstructionHandlers {
   void add_traceback();
   static bool closing_runs_code(PyObject* generator);
   void release_dropped();
+  void end_variables();
   void close_dropped(PyObject* generator);
 
   bool redo_ = false;           // raised: by running the instruction again

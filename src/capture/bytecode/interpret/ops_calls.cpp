@@ -24,6 +24,36 @@ bool check_iterable(PyObject* callee, PyObject* items) {
   return false;
 }
 
+// The error of f(**other), which is set, in the words of CPython's format_kwargs_error().
+void say_what_keywords_lack(PyObject* callee, PyObject* other) {
+  const bool is_no_mapping = PyErr_ExceptionMatches(PyExc_AttributeError) != 0;
+  if (!is_no_mapping && !PyErr_ExceptionMatches(PyExc_KeyError)) return;
+  PyObject *type, *error, *traceback;
+  PyErr_Fetch(&type, &error, &traceback);
+  // Before 3.12 what is raised while another exception is handled is an object already, and left.
+  PyObject* arguments = error != nullptr && PyTuple_Check(error) ? error : nullptr;
+#if PY_VERSION_HEX >= 0x030C0000
+  if (!is_no_mapping) arguments = reinterpret_cast<PyBaseExceptionObject*>(error)->args;
+#endif
+  const bool has_key = arguments != nullptr && PyTuple_GET_SIZE(arguments) == 1;
+  const Object name =
+      is_no_mapping || has_key ? Object::steal(_PyObject_FunctionStr(callee)) : Object();
+  if (!name) {
+    PyErr_Restore(type, error, traceback);
+    return;
+  }
+  const Object held[] = {Object::steal(type), Object::steal(error), Object::steal(traceback)};
+  PyObject* key = is_no_mapping ? nullptr : PyTuple_GET_ITEM(arguments, 0);
+  if (is_no_mapping)
+    PyErr_Format(PyExc_TypeError, "%U argument after ** must be a mapping, not %.200s", name.get(),
+                 Py_TYPE(other)->tp_name);
+  else if (PyUnicode_Check(key))
+    PyErr_Format(PyExc_TypeError, "%U got multiple values for keyword argument '%S'", name.get(),
+                 key);
+  else
+    PyErr_Format(PyExc_TypeError, "%U keywords must be strings", name.get());
+}
+
 Result call_unpacked_plainly(PyObject* callee, PyObject* positional, PyObject* keywords) {
   const Object tuple = PyTuple_CheckExact(positional) ? Object::share(positional)
                                                       : Object::steal(PySequence_Tuple(positional));
@@ -33,6 +63,13 @@ Result call_unpacked_plainly(PyObject* callee, PyObject* positional, PyObject* k
 }
 
 }  // namespace
+
+// The callee, for the error message, lies below the dict and the positional arguments.
+InstructionHandlers::Flow InstructionHandlers::merge_keywords(int distance) {
+  const bool ok = dict_merge(trace_, peek(distance + 1), peek(1));
+  if (!ok) say_what_keywords_lack(peek(distance + 3).object, peek(1).object);
+  return done(1, ok);
+}
 
 // On the stack: either the callee and its first argument, or nothing and the callee; then the
 // arguments.

@@ -1,4 +1,5 @@
 // Raising and handling.
+#include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/interpret/instruction_handlers.h"
 
 namespace smelt::bytecode {
@@ -51,6 +52,8 @@ InstructionHandlers::Flow InstructionHandlers::check_exception_match() {
   if (live() != nullptr) {
     live()->use(type);
     live()->guard_type(exception);
+    PyTypeObject* raised = Py_TYPE(exception.object);
+    live()->read_type(raised, names().cls, _PyType_Lookup(raised, names().cls));  // and its bases
   }
   const int matches = PyErr_GivenExceptionMatches(exception.object, type.object);
   drop(1);

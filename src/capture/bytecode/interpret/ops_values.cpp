@@ -88,16 +88,13 @@ InstructionHandlers::Flow InstructionHandlers::extend(bool (*operation)(Trace*, 
       Py_TYPE(iterable)->tp_iter == nullptr && !PySequence_Check(iterable))
     PyErr_Format(PyExc_TypeError, "Value after * must be an iterable, not %.200s",
                  Py_TYPE(iterable)->tp_name);
+  if (!ok && operation == &dict_update && PyErr_ExceptionMatches(PyExc_AttributeError))
+    PyErr_Format(PyExc_TypeError, "'%.200s' object is not a mapping", Py_TYPE(iterable)->tp_name);
   return done(1, ok);
 }
 
 InstructionHandlers::Flow InstructionHandlers::map_add(int distance) {
   return done(2, set_item(trace_, peek(distance + 2), peek(2), peek(1)));
-}
-
-// The callee, for the error message, lies below the dict and the positional arguments.
-InstructionHandlers::Flow InstructionHandlers::merge_keywords(int distance) {
-  return done(1, dict_merge(trace_, peek(distance + 1), peek(1), peek(distance + 3).object));
 }
 
 InstructionHandlers::Flow InstructionHandlers::to_tuple() {

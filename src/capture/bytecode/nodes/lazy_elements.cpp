@@ -45,6 +45,18 @@ void LazyElements::set_value(PyObject* key, Ref ref) {
   if (ref != 0) elements_.push_back({Object::share(key), 0, ref});
 }
 
+void LazyElements::set_item(Py_ssize_t index, Ref ref) {
+  std::erase_if(elements_,
+                [&](const Element& element) { return !element.key && element.index == index; });
+  if (ref != 0) elements_.push_back({{}, index, ref});
+}
+
+void LazyElements::remove_item(Py_ssize_t index) {
+  set_item(index, 0);
+  for (Element& element : elements_)
+    if (!element.key && element.index > index) --element.index;
+}
+
 std::vector<Ref> LazyElements::take() {
   std::vector<Ref> refs;
   for (const Element& element : elements_) refs.push_back(element.ref);

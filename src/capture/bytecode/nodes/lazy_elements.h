@@ -30,6 +30,10 @@ class LazyElements {
   Ref value(PyObject* key) const;
 
   void add_item(Py_ssize_t index, Ref ref) { elements_.push_back({{}, index, ref}); }
+  // In the place of what was there; ref 0: a number that is known. And taken out of a list, so that
+  // those behind it move up.
+  void set_item(Py_ssize_t index, Ref ref);
+  void remove_item(Py_ssize_t index);
   // In the place of what the key had before, which with ref 0 is all.
   void set_value(PyObject* key, Ref ref);
   void clear() { elements_.clear(); }

@@ -16,6 +16,9 @@ class NoTensors final : public Tensors {
   bool is_tensor(PyObject*) const override { return false; }
   std::optional<LogTrouble> refuse(PyObject*) const override { return std::nullopt; }
   std::optional<LogTrouble> refuse_state() const override { return std::nullopt; }
+  bool is_wrapped(PyObject*) const override { return false; }
+  bool is_under_transform() const override { return false; }
+  bool passes_on_this_thread(PyObject*) const override { return true; }
   int rank_of(PyObject*) const override { return 0; }
   int64_t size_of(PyObject*, int) const override { return 0; }
   std::unique_ptr<TensorGuard> guard(PyObject*, std::span<const int>) const override {

@@ -89,6 +89,7 @@ struct Node {
   bool truth = false;  // kGuardTruth
   bool late = false;   // a number, or computed from one: known when the tensor program has run
   Object keys;         // kGuardKeys, kGuardSet: a tuple; kGuardPosition: what is left of a range
+  Object where;        // of a condition on sizes: the line that asks, and the op
   std::shared_ptr<const TensorGuard> tensor;
 
   PyTypeObject* type() const {

@@ -17,14 +17,6 @@ std::string symbol(const char* const (&table)[kSize], int64_t index) {
   return known ? table[index] : "?";
 }
 
-std::string slot_name(int index, PyObject* code) {
-  if (code == nullptr || !PyCode_Check(code)) return "<slot " + std::to_string(index) + ">";
-  PyObject* names = reinterpret_cast<PyCodeObject*>(code)->co_localsplusnames;
-  const auto locals = static_cast<int>(PyTuple_GET_SIZE(names));
-  if (index < locals) return text_of(PyTuple_GET_ITEM(names, index));
-  return "<stack " + std::to_string(index - locals) + ">";
-}
-
 std::string callee_name(PyObject* function) {
   if (!PyCFunction_Check(function)) return constant_name(function);
   return reinterpret_cast<PyCFunctionObject*>(function)->m_ml->ml_name;
@@ -65,7 +57,8 @@ class Path {
       case NodeKind::attribute: return parent() + "." + text_of(node.key.get());
       case NodeKind::iterated: return "what " + parent() + " goes over";
       case NodeKind::referent: return parent() + "()";
-      case NodeKind::size: return parent() + ".shape" + index();
+      case NodeKind::size:  // a name that the user gave to it
+        return node.key ? text_of(node.key.get()) : parent() + ".shape" + index();
       case NodeKind::scalar: return scalar(node);
       case NodeKind::tensor: return "<tensor " + std::to_string(node.index) + ">";
       case NodeKind::result: return "<result " + std::to_string(node.index) + ">";
@@ -127,6 +120,14 @@ class Path {
 };
 
 }  // namespace
+
+std::string slot_name(int index, PyObject* code) {
+  if (code == nullptr || !PyCode_Check(code)) return "<slot " + std::to_string(index) + ">";
+  PyObject* names = reinterpret_cast<PyCodeObject*>(code)->co_localsplusnames;
+  const auto locals = static_cast<int>(PyTuple_GET_SIZE(names));
+  if (index < locals) return text_of(PyTuple_GET_ITEM(names, index));
+  return "<stack " + std::to_string(index - locals) + ">";
+}
 
 std::string constant_name(PyObject* object) {
   if (object == nullptr) return "?";

@@ -12,6 +12,8 @@ namespace smelt::bytecode {
 std::string path_text(const std::vector<Node>& nodes, Ref ref, PyObject* code);
 // "self.cache['key']": the same for a key of a dict, whether it is there or not.
 std::string item_text(const std::vector<Node>& nodes, Ref dict, PyObject* key, PyObject* code);
+// A variable by its name, a place of the stack as "<stack 0>".
+std::string slot_name(int index, PyObject* code);
 // A type, function or module by its name, anything else as show() does.
 std::string constant_name(PyObject* object);
 

@@ -64,6 +64,8 @@ class TensorProgram {
   virtual std::string str() const = 0;
   // What it relies on about sizes, in the symbols of its request.
   virtual std::vector<Guard> size_guards() const { return {}; }
+  // Of sizes that have programs of their own, or were tried, a sentence each.
+  virtual std::vector<std::string> own_sizes() const { return {}; }
 };
 
 // What stopped the log from being a faithful account.
@@ -87,8 +89,8 @@ struct ProgramRequest {
 
 // What C code did with the stand-ins that it was given.
 struct StandInUse {
-  std::vector<ScalarId> looked_at;  // it asked for the value
-  size_t ops = 0;                   // ops that were called
+  std::vector<ScalarId> looked_at, sizes;  // it asked for the value; an op has taken it as a size
+  size_t ops = 0;                          // ops that were called
 };
 
 class TensorLog {
@@ -151,6 +153,11 @@ class TensorLog {
   // Asked before the size of a result, or a number that C code reads, is taken for what it is in
   // each run, although contents decide it; the program checks it.
   virtual void set_guess(std::function<bool()> may_guess) = 0;
+  // Asked before a size that contents decide is taken for one that is another in each run: a number
+  // that the program reads (late_sizes).
+  virtual void set_count(std::function<bool()> may_count) = 0;
+  // The number that was read at `item` is used as a size.
+  virtual void count_number(int32_t item) = 0;
   // What is read at `item` is decided by whole numbers alone, and most often what it was.
   virtual bool is_steady_number(int32_t item) const = 0;
   // The place of the number that the only op since `position` gave; nothing if it was another op.
@@ -169,6 +176,10 @@ class TensorLog {
   virtual bool begin_grad(PyObject* outputs, PyObject* seeds, PyObject* inputs, bool keep_graph,
                           bool create_graph, bool allow_unused) = 0;
   virtual bool end_grad(PyObject* grads) = 0;
+  // A pass that a function transform makes: until it has ended, its ops are ops like others.
+  virtual void follow_pass(bool follows) = 0;
+  // No size of the program varies, now and later.
+  virtual void fix_sizes() = 0;
   // requires_grad_() has been called on a tensor. False: it is not one that the ops made.
   virtual bool require_grad(PyObject* tensor, bool value) = 0;
   // retain_grad(), likewise; and those of these tensors that a backward pass comes to.
@@ -209,6 +220,18 @@ class TensorLog {
   // if it is none. False: they can't be known, `why` says what stands in the way.
   virtual bool follow_sizes(const std::function<std::optional<Size>(ScalarId)>& size_of,
                             std::string* why) = 0;
+  // Of what they have made: sizes that contents decide, in the order of their symbols, which have
+  // come among the others; what they are now, and the number that the program reads.
+  struct LateSize {
+    Size size;
+    int64_t now = 0;
+    int32_t item = -1;
+  };
+  virtual std::vector<LateSize> late_sizes() const = 0;
+  // Some op gives the number.
+  virtual bool has_number(int32_t item) const = 0;
+  // There are such ops.
+  virtual bool counts() const = 0;
   virtual std::optional<Sizes> sizes_of(LogValue value) const = 0;
   virtual int64_t hint(const Size& size) const = 0;
   // What the ops so far rely on.
@@ -238,6 +261,13 @@ class Tensors {
   virtual std::optional<LogTrouble> refuse(PyObject* tensor) const = 0;
   // Modes and transforms that are switched on and see each op: no trace then.
   virtual std::optional<LogTrouble> refuse_state() const = 0;
+  // A tensor as a level of a function transform has it (torch.func): the ops on what is in it are in
+  // the log, and it is not.
+  virtual bool is_wrapped(PyObject* tensor) const = 0;
+  // A level of a transform is open on this thread, so that it sees each op.
+  virtual bool is_under_transform() const = 0;
+  // A backward pass from these runs on the calling thread: they are on the CPU.
+  virtual bool passes_on_this_thread(PyObject* outputs) const = 0;
   // `varying`: dimensions at which it may have any size but 0 and 1.
   virtual std::unique_ptr<TensorGuard> guard(PyObject* tensor,
                                              std::span<const int> varying) const = 0;

@@ -19,7 +19,7 @@
 #include "capture/bytecode/run/budget.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 
 #include "diagnostics/clock.h"
 
@@ -40,21 +40,39 @@ constexpr size_t kUntried = 4;
 // later if its runs have taken so many times what kernels cost.
 constexpr int64_t kSmallPart = 16;
 constexpr int64_t kRepaidBy = 4;
+// So many times what a trace costs, as long as no code was made.
+constexpr int64_t kCodeTimes = 10;
 
 // With so many samples of each way, compiled code has failed if it takes more than `fails` times as
-// long as plain Python, and pays below `pays`.
+// long as plain Python, and pays below `pays`: if the difference is more than what samples that are
+// so far apart may differ by chance. Calls for batches of random lengths are.
 struct Verdict {
   size_t samples;
   double pays, fails;
 };
 constexpr Verdict kVerdicts[] = {{6, 0.75, 1.3}, {12, 0.9, 1.1}, {24, 0.96, 1.04}, {48, 1.0, 1.0}};
 
+// Likely errors of the difference of two means: more than so many are none by chance. To give
+// compiled code up takes more than to keep it.
+constexpr double kSurelyPays = 2, kSurelyFails = 3, kFailsAtLast = 2;
+
+struct Estimate {
+  double mean = 0;
+  double variance = 0;  // of the mean
+};
+
 // Without the slowest quarter, in which the machine did something else.
-double mean_of(std::vector<int64_t> samples) {
+Estimate estimate(std::vector<int64_t> samples) {
   std::ranges::sort(samples);
-  const auto kept = std::max<size_t>(samples.size() - samples.size() / 4, 1);
-  return static_cast<double>(std::accumulate(samples.begin(), samples.begin() + kept, int64_t{0})) /
-         static_cast<double>(kept);
+  samples.resize(std::max<size_t>(samples.size() - samples.size() / 4, 1));
+  const auto count = static_cast<double>(samples.size());
+  Estimate found;
+  for (const int64_t sample : samples) found.mean += static_cast<double>(sample) / count;
+  for (const int64_t sample : samples) {
+    const double off = static_cast<double>(sample) - found.mean;
+    found.variance += off * off / std::max(count - 1, 1.0) / count;
+  }
+  return found;
 }
 
 }  // namespace
@@ -90,13 +108,17 @@ bool Trial::judge() {
   if (samples != compiled_.size()) return false;
   const auto* verdict = std::ranges::find(kVerdicts, samples, &Verdict::samples);
   if (verdict == std::end(kVerdicts)) return false;
-  const double compiled = mean_of(compiled_), plain = std::max(mean_of(plain_), 1.0);
+  const Estimate by_compiled = estimate(compiled_), by_plain = estimate(plain_);
+  const double compiled = by_compiled.mean, plain = std::max(by_plain.mean, 1.0);
+  const double error = std::sqrt(by_compiled.variance + by_plain.variance);
   const bool is_last = verdict == std::end(kVerdicts) - 1;
-  if (!is_last && compiled > verdict->pays * plain && compiled < verdict->fails * plain)
-    return false;
+  const bool pays = compiled <= verdict->pays * plain && plain - compiled >= kSurelyPays * error;
+  const bool fails = compiled >= verdict->fails * plain &&
+                     compiled - plain >= (is_last ? kFailsAtLast : kSurelyFails) * error;
+  if (!is_last && !pays && !fails) return false;
   compiled_ns_ = static_cast<int64_t>(compiled);
   plain_ns_ = static_cast<int64_t>(plain);
-  state_ = compiled < verdict->fails * plain ? State::pays : State::fails;
+  state_ = fails ? State::fails : State::pays;
   return true;
 }
 
@@ -143,6 +165,17 @@ bool Budget::affords_kernels() const {
 }
 
 bool Budget::repays_kernels(int64_t run_ns) const { return run_ns >= kRepaidBy * kernels_cost(); }
+
+int64_t Budget::kernels_cost() const {
+  const int64_t mean = kernels_ns_ / std::max<int64_t>(with_kernels_, 1);
+  return has_seen_code_ ? mean : kCodeTimes * mean;
+}
+
+void Budget::spend_on_code(int64_t ns, bool is_first_at_place) {
+  (is_first_at_place && calls_ <= kWarmUp ? first_ns_ : more_ns_) += ns;
+  kernels_ns_ += ns;
+  has_seen_code_ = true;
+}
 
 void Budget::spend(int64_t ns, bool is_first_at_place, bool has_kernels) {
   (is_first_at_place && calls_ <= kWarmUp ? first_ns_ : more_ns_) += ns;

@@ -73,6 +73,10 @@ class Budget {
   // Whether it gets them now that its runs have taken so long.
   bool repays_kernels(int64_t run_ns) const;
   void spend(int64_t ns, bool is_first_at_place, bool has_kernels);
+  // That was for code too.
+  void note_code() { has_seen_code_ = true; }
+  // On code that a piece was given when it was run for the first time.
+  void spend_on_code(int64_t ns, bool is_first_at_place);
   // A limit of recompiles was hit: from now on only what was earned can be spent.
   void close() { is_closed_ = true; }
   // "recompiles took 1204 ms"
@@ -81,7 +85,7 @@ class Budget {
  private:
   bool has_some_left() const;
   int64_t earned() const;
-  int64_t kernels_cost() const { return kernels_ns_ / std::max<int64_t>(with_kernels_, 1); }
+  int64_t kernels_cost() const;
 
   bool measures_;
   bool is_quiet_ = true, is_closed_ = false;
@@ -91,6 +95,7 @@ class Budget {
   int64_t first_ns_ = 0;                       // spent on what its first calls passed
   int64_t more_ns_ = 0;                        // and on everything else
   int64_t kernels_ns_ = 0, with_kernels_ = 0;  // of these: what pieces with kernels took, how many
+  bool has_seen_code_ = false;                 // some of that was for code
 };
 
 }  // namespace smelt::bytecode

@@ -4,7 +4,9 @@
 #include <opcode.h>
 
 #include <algorithm>
+#include <atomic>
 #include <tuple>
+#include <utility>
 
 #include "capture/bytecode/cpython/check_internals.h"
 #include "capture/bytecode/interpret/disabled.h"
@@ -42,9 +44,31 @@ void raise_break(const Break& at) {
   PyErr_SetString(type ? type.get() : PyExc_RuntimeError, at.str().c_str());
 }
 
+void raise_size_error(const std::string& why) {
+  const Object module = Object::steal(PyImport_ImportModule("smelt._errors"));
+  const Object type =
+      Object::steal(module ? PyObject_GetAttrString(module.get(), "SizeError") : nullptr);
+  if (!type) PyErr_Clear();
+  PyErr_SetString(type ? type.get() : PyExc_RuntimeError, why.c_str());
+}
+
 const PassTimer* given_timer = nullptr;
 
+// Of the call that is under way. How many threads have one is known without asking for a thread's
+// own memory, which each cached call would pay for.
+thread_local std::string call_failure;
+std::atomic<int> call_failures = 0;
+
+bool has_failed() {
+  return call_failures.load(std::memory_order_relaxed) != 0 && !call_failure.empty();
+}
+
 }  // namespace
+
+void Compiled::fail_call(std::string why) {
+  if (call_failure.empty()) ++call_failures;
+  call_failure = std::move(why);
+}
 
 const PassTimer& pass_timer() { return *given_timer; }
 void set_pass_timer(const PassTimer* timer) { given_timer = timer; }
@@ -82,9 +106,16 @@ PyObject* Compiled::call(PyObject* function, PyObject* const* arguments, size_t 
       !follows_this_python() ||
       !can_be_root(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(found))))
     return PyObject_Vectorcall(function, arguments, nargsf, names);
-  const auto run = [&] {
-    return call_with_frame(*this, thread, reinterpret_cast<PyFunctionObject*>(found), function,
-                           arguments, nargsf, names);
+  const auto run = [&]() -> PyObject* {
+    PyObject* result = call_with_frame(*this, thread, reinterpret_cast<PyFunctionObject*>(found),
+                                       function, arguments, nargsf, names);
+    if (!has_failed()) return result;
+    --call_failures;
+    const std::string why = std::exchange(call_failure, {});
+    if (result == nullptr) return nullptr;
+    Py_DECREF(result);
+    raise_size_error(why);
+    return nullptr;
   };
   budget_.start_call();
   if (!budget_.is_quiet())
@@ -109,13 +140,13 @@ PyObject* Compiled::call_measured(const Run& run, const Plain& plain) {
   }
   Trial& trial = budget_.trial(with_gradients);
   if (trial.state() == Trial::State::fails) return plain();
-  if (trial.state() != Trial::State::watching) return run();
+  if (trial.state() != Trial::State::watching || pass_timer().is_compiling()) return run();
   const Trial::Way way = trial.choose();
   const uint64_t traces = traces_;
-  const int64_t start = now_ns();
+  const int64_t start = now_ns(), waited = code_ns();
   PyObject* result = way == Trial::Way::plain ? plain() : run();
   const int64_t spent = now_ns() - start;
-  if (result == nullptr || traces_ != traces) return result;
+  if (result == nullptr || traces_ != traces || code_ns() != waited) return result;
   if (pass_timer().is_on_device(result)) {
     trial.give_up();
     budget_.update();
@@ -193,6 +224,14 @@ void Compiled::note_rollback(std::string sentence) {
   if (rollbacks_.size() < kMostNotes) rollbacks_.push_back(std::move(sentence));
 }
 
+void Compiled::note_fixed_size(const std::string& sentence) {
+  if (std::ranges::find(fixed_sizes_, sentence) != fixed_sizes_.end() ||
+      fixed_sizes_.size() >= kMostNotes)
+    return;
+  fixed_sizes_.push_back(sentence);
+  log(Log::recompiles, sentence);
+}
+
 void Compiled::reset() {
   // What is freed may run code that calls the function: it finds nothing any more.
   std::vector<GilShared<CodeSegments>> old;
@@ -202,6 +241,7 @@ void Compiled::reset() {
   breaks_.clear();
   recompiles_.clear();
   rollbacks_.clear();
+  fixed_sizes_.clear();
   budget_ = Budget(measures(settings_));
   timed_.reset();
   idle_adoptions_ = 0;
@@ -231,6 +271,7 @@ SegmentReport report_on(const Located& located) {
   if (result.program) {
     report.ops = result.program->ops();
     report.graph = result.program->str();
+    report.own_sizes = result.program->own_sizes();
   }
   report.ends = located.segment->ends;
   return report;

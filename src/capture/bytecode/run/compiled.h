@@ -25,6 +25,7 @@ struct SegmentReport {
   std::vector<std::string> guard_lines;
   std::string graph;
   std::string ends;  // "returns", or the break
+  std::vector<std::string> own_sizes;
 };
 
 // What a Compiled knows about a code object whose frames it runs.
@@ -62,6 +63,8 @@ class Compiled final : public FrameRunner {
   std::vector<SegmentReport> segments() const;
   const std::vector<Break>& breaks() const { return breaks_; }
   const std::vector<std::string>& recompiles() const { return recompiles_; }
+  // Sizes that varied, and what has fixed them, a sentence each.
+  const std::vector<std::string>& fixed_sizes() const { return fixed_sizes_; }
   // What was found not to pay, a sentence each.
   const std::vector<std::string>& rollbacks() const { return rollbacks_; }
 
@@ -81,6 +84,10 @@ class Compiled final : public FrameRunner {
   void note_break(const Break& at);
   void note_recompile(std::string reason);
   void note_rollback(std::string sentence);
+  void note_fixed_size(const std::string& sentence);
+  // The call of a compiled function that is under way on this thread raises a SizeError when it has
+  // ended.
+  static void fail_call(std::string why);
   // A call of which it is not known yet whether it is better compiled, or known that it is not.
   template <class Run, class Plain>
   PyObject* call_measured(const Run& run, const Plain& plain);
@@ -96,6 +103,7 @@ class Compiled final : public FrameRunner {
   bool has_warned_ = false;              // of the limit: said once, wherever it is reached
   std::vector<std::string> recompiles_;  // "f at line 3: x: size at dimension 0 is 5, was 8"
   std::vector<std::string> rollbacks_;
+  std::vector<std::string> fixed_sizes_;
   Budget budget_;
   uint64_t traces_ = 0;
   // The last call that was timed: its backward pass comes before the next one, if there is any.

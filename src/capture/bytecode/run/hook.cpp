@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "capture/bytecode/cpython/libraries.h"
+#include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/cpython/other_compilers.h"
 #include "capture/bytecode/interpret/disabled.h"
 #include "capture/bytecode/interpret/follow.h"
@@ -95,14 +96,33 @@ PyObject* enter(PyThreadState* thread, Frame frame) {
 // Python: what makes classes of constants and generic types, what signatures and loggers are read
 // by (who calls those has guarded what they read), and what finds modules that are not loaded yet.
 bool is_of_library(Frame frame) {
-  static constexpr std::string_view kModules[] = {"torch",   "numpy",   "smelt",     "enum",
-                                                  "inspect", "logging", "importlib", "contextlib"};
+  static constexpr std::string_view kModules[] = {
+      "torch", "numpy", "smelt", "enum", "inspect", "logging", "importlib", "contextlib", "abc"};
   return std::ranges::any_of(
       kModules, [&](std::string_view one) { return is_of_package(frame.globals(), one); });
 }
 
+// How a named tuple is made: by code of Python's that has no names to read.
+bool makes_named_tuple(Frame frame) {
+  PyObject* name = PyDict_GetItemWithError(frame.globals(), names().name);
+  if (name == nullptr || !PyUnicode_Check(name) || !text_of(name).starts_with("namedtuple_"))
+    return false;
+  static PyObject* const key = PyUnicode_InternFromString("__builtins__");
+  PyObject* builtins = PyDict_GetItemWithError(frame.globals(), key);
+  return builtins != nullptr && PyDict_CheckExact(builtins) && PyDict_GET_SIZE(builtins) == 0;
+}
+
 // C asks it about generic types; typing_extensions puts functions of its own into typing.
 bool is_of_typing(Frame frame) {
+  static PyObject* const abstract = [] {  // which calls itself collections.abc, as another one does
+    const Object name = Object::steal(PyUnicode_FromString("_collections_abc"));
+    PyObject* module = PyImport_GetModule(name.get());
+    return module == nullptr ? nullptr : PyModule_GetDict(module);
+  }();
+  if (frame.globals() == abstract) {  // Callable[[int], str]
+    const std::string name = text_of(frame.code()->co_qualname);
+    return name.starts_with("_CallableGenericAlias.") || name == "_is_param_expr";
+  }
   return is_of_package(frame.globals(), "typing") ||
          is_of_package(frame.globals(), "typing_extensions");
 }
@@ -120,7 +140,8 @@ bool may_run_unseen(const Tracing& tracing, Frame frame) {
   switch (tracing.trust) {
     case Trust::nobody: return is_of_typing(frame) || is_hash_of_tensor(frame);
     case Trust::libraries:
-      return is_of_library(frame) || is_of_typing(frame) || tracing.trace->log().is_in_op();
+      return is_of_library(frame) || is_of_typing(frame) || makes_named_tuple(frame) ||
+             tracing.trace->log().is_in_op();
     case Trust::everybody: return true;
   }
   return false;

@@ -13,6 +13,8 @@ class PassTimer {
   virtual ~PassTimer() = default;
   // Whether ops are written down for a backward pass now.
   virtual bool with_gradients() const = 0;
+  // Code is being made on other threads: what a call takes now says nothing.
+  virtual bool is_compiling() const = 0;
   // The host's clock says nothing about a call with this result: a device computes it.
   virtual bool is_on_device(PyObject* result) const = 0;
   // `spent` is told of each pass over the tensors in `result` how long it took from there to its

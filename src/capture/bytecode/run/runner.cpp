@@ -15,6 +15,7 @@
 #include <exception>
 #include <optional>
 
+#include "capture/bytecode/cpython/libraries.h"
 #include "capture/bytecode/interpret/follow.h"
 #include "capture/bytecode/interpret/interpreter.h"
 #include "capture/bytecode/nodes/messages.h"
@@ -133,6 +134,10 @@ class RootRunner {
     if (first != nullptr && PyCell_Check(first)) first = PyCell_GET(first);
     return first == nullptr ? nullptr : Py_TYPE(first);
   }
+  PyObject* function() const { return reinterpret_cast<PyObject*>(frame_.function()); }
+  bool holds(Segment& segment) const {
+    return segment.holds(frame_.slots(), used_slots(), function());
+  }
   size_t used_slots() const { return static_cast<size_t>(frame_.locals() + frame_.depth()); }
 
   Next run_once();
@@ -146,6 +151,7 @@ class RootRunner {
   Next pass_inner_break(const GilShared<Segment>& segment, int offset);
   std::optional<Next> refuse_by_stance(int offset);
   std::optional<Next> note_misses(int offset);
+  bool note_changed_sizes(const SegmentList& list);
   void note_refusal(int offset, size_t variants);
   // `outgrown`: what it takes the place of.
   Next trace(int offset, const GilShared<Segment>& outgrown = {});
@@ -161,6 +167,7 @@ class RootRunner {
                                           FrameOutcome outcome, int offset);
   void keep(int offset, std::optional<TraceResult> result, const Trace& trace,
             const Interpreter& interpreter);
+  bool note_fixed_sizes(int offset, const Trace& trace);
   void promote(int offset, const GilShared<Segment>& segment);
   bool note_wrong_guess(int offset);
   void note_right_guess(int offset);
@@ -230,8 +237,7 @@ std::optional<RootRunner::Next> RootRunner::run_cached(int offset) {
   for (size_t i = 0; i < found->second.size(); ++i) {
     const GilShared<Segment> segment = found->second[i];
     if (segment->is_tentative && compiled_.stance() == Stance::normal &&
-        compiled_.budget_.repays_kernels(segment->run_ns) &&
-        segment->holds(frame_.slots(), used_slots()))
+        compiled_.budget_.repays_kernels(segment->run_ns) && holds(*segment))
       return trace(offset, segment);
     PyObject* value = nullptr;
     Segment::Outcome outcome;
@@ -240,8 +246,11 @@ std::optional<RootRunner::Next> RootRunner::run_cached(int offset) {
       if (!link.ok()) return finish(leave(thread_, frame_, nullptr));
       const bool is_timed = segment->is_tentative && segment->hits % kTimedOf == kTimedOf / 2;
       const int64_t start = is_timed ? now_ns() : 0;
-      outcome = segment->run(frame_.slots(), used_slots(), &value);
+      const int64_t waited = code_ns();
+      outcome = segment->run(frame_.slots(), used_slots(), function(), &value);
       if (is_timed) segment->run_ns += kTimedOf * (now_ns() - start);
+      if (const int64_t more = code_ns() - waited; more > 0)
+        compiled_.budget_.spend_on_code(more, segment->is_first);
     }
     if (outcome == Segment::Outcome::mispredicted && note_wrong_guess(offset))
       i = static_cast<size_t>(-1);  // from the start of what is left
@@ -271,9 +280,8 @@ void RootRunner::note_right_guess(int offset) {
 // What is in the tensors is all that does not fit one of these. Where sizes do not fit, there would
 // be as many variants without guesses.
 bool RootRunner::is_guessed_wrong(const SegmentList& list) const {
-  return std::ranges::any_of(list, [&](const GilShared<Segment>& segment) {
-    return segment->guesses && segment->holds(frame_.slots(), used_slots());
-  });
+  return std::ranges::any_of(
+      list, [&](const GilShared<Segment>& segment) { return segment->guesses && holds(*segment); });
 }
 
 // True: segments that guessed are gone.
@@ -364,12 +372,16 @@ RootRunner::Next RootRunner::run_plainly(int instructions) {
 std::string RootRunner::why_missed(int offset) const {
   const auto found = segments_->at.find(offset);
   if (found == segments_->at.end() || found->second.empty()) return {};
-  const auto like_this =
-      std::ranges::find(found->second, kind(), [](const auto& segment) { return segment->kind; });
-  const GilShared<Segment> first =
-      like_this == found->second.end() ? found->second.front() : *like_this;
-  std::string reason = first->guards().explain(frame_.slots(), used_slots());
-  if (reason.empty()) reason = first->state_difference();
+  // Of the one that is most like what there is now.
+  const auto likeness = [&](const GilShared<Segment>& segment) {
+    return 2 * segment->has_same_slots(frame_.slots(), used_slots()) + (segment->kind == kind());
+  };
+  const GilShared<Segment> nearest = *std::ranges::max_element(found->second, {}, likeness);
+  const std::string reason =
+      nearest->why_not(frame_.slots(), used_slots(), reinterpret_cast<PyObject*>(frame_.code()));
+  if (!nearest->has_same_slots(frame_.slots(), used_slots()) &&
+      !library_of(frame_.globals()).empty())
+    return reason + ", in " + text_of(frame_.code()->co_qualname);
   return reason.empty() ? "a number that was read from a tensor decided otherwise" : reason;
 }
 
@@ -397,6 +409,16 @@ void RootRunner::note_refusal(int offset, size_t variants) {
                           ". With options={'recompile_limit': 32} more are compiled.");
 }
 
+// True: some size is another one for the first time. What is made next is for all sizes there, and
+// no variant more than the limit allows: there are only so many dimensions.
+bool RootRunner::note_changed_sizes(const SegmentList& list) {
+  bool is_new = false;
+  for (const auto& segment : list)
+    for (const auto& size : segment->guards().changed_sizes(frame_.slots(), used_slots()))
+      is_new = segments_->changed_dims[size.path].insert(size.dim).second || is_new;
+  return is_new;
+}
+
 // What there is did not fit. There may be too many by now, or one more may cost more than it saves.
 std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
   Budget& budget = compiled_.budget_;
@@ -417,7 +439,8 @@ std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
   // A callee's code serves another class as well: nothing is compiled again.
   if (root_->adopted && like_this == 0 && list.size() < kMostKinds * limit && budget.grants(0, 0))
     return std::nullopt;
-  const bool is_enough = like_this >= limit || list.size() >= kMostKinds * limit;
+  const bool is_new_size = may_vary(offset) && note_changed_sizes(list);
+  const bool is_enough = (like_this >= limit && !is_new_size) || list.size() >= kMostKinds * limit;
   if (!is_enough && !compiled_.settings_.is_limit_given && !budget.grants(like_this, hits)) {
     note_refusal(offset, like_this);
     budget.suspect();
@@ -426,10 +449,6 @@ std::optional<RootRunner::Next> RootRunner::note_misses(int offset) {
   for (const auto& segment : list)
     for (std::string& path : segment->guards().changed_numbers(frame_.slots(), used_slots()))
       segments_->changing.insert(std::move(path));
-  if (compiled_.settings_.sizes != SizeUse::fixed)
-    for (const auto& segment : list)
-      for (const auto& size : segment->guards().changed_sizes(frame_.slots(), used_slots()))
-        segments_->changed_dims[size.path].insert(size.dim);
   const std::string reason = name_arguments(frame_, why_missed(offset));
   compiled_.note_recompile(describe_start(thread_, frame_, offset) + ": " + reason);
   if (is_enough && !(is_guessed_wrong(list) && stop_guessing(offset)))
@@ -484,14 +503,14 @@ RootRunner::Next RootRunner::trace(int offset, const GilShared<Segment>& outgrow
     take_out(segments_->at[offset], [&](const auto& one) { return one == outgrown; });
   } else {
     if (const std::optional<Next> next = note_misses(offset)) return *next;
-    is_tentative_ =
-        is_for_other_sizes(offset) && !compiled_.budget_.affords_kernels() && !may_vary(offset);
+    is_tentative_ = !compiled_.settings_.background && is_for_other_sizes(offset) &&
+                    !compiled_.budget_.affords_kernels() && !may_vary(offset);
   }
   last_kept_ = {};
   traced_kind_ = kind();
   ++compiled_.traces_;
   const bool is_first = segments_->at[offset].empty();
-  const int64_t start = now_ns();
+  const int64_t start = now_ns(), waited = code_ns();
   int64_t spent = 0;
   auto trace = std::make_unique<Trace>(frame_.slots(), used_slots());
   trace->follower = &follower();
@@ -507,6 +526,7 @@ RootRunner::Next RootRunner::trace(int offset, const GilShared<Segment>& outgrow
   const WishedSizes wished(compiled_.settings_.sizes, segments_->changed_dims);
   if (may_vary(offset)) trace->vary_sizes(&wished);
   trace->guesses.are_allowed = segments_->wrong_guesses[offset] < kMostGuessCost;
+  trace->guesses.were_wrong = is_guessed_wrong(segments_->at[offset]);
   trace->opens_iterators = segments_->opened[offset] < kMostOpened;
   trace->locate = [&tracing, this](Break& at) { locate(at, thread_, tracing.frames); };
   std::vector<Ref> refs(static_cast<size_t>(frame_.locals() + frame_.code()->co_stacksize + 1));
@@ -534,6 +554,8 @@ RootRunner::Next RootRunner::trace(int offset, const GilShared<Segment>& outgrow
       spent = now_ns() - start;
     }
     compiled_.budget_.spend(spent, is_first, !is_tentative_);
+    if (last_kept_) last_kept_->is_first = is_first;
+    if (code_ns() > waited) compiled_.budget_.note_code();
     adopt_callees(tracing);
   });
   if (last_kept_) last_kept_->ends_inside = !tracing.stopped_in.empty();
@@ -625,6 +647,22 @@ std::optional<TraceResult> RootRunner::finish_trace(Trace& trace, const Interpre
   return result;
 }
 
+// For reports. True: a size is among them that the user has said to vary, and the call will raise an
+// error.
+bool RootRunner::note_fixed_sizes(int offset, const Trace& trace) {
+  bool is_marked = false;
+  for (const Trace::FixedDim& dim : trace.fixed_dims()) {
+    const std::string text =
+        describe_start(thread_, frame_, offset) + ": " + name_arguments(frame_, dim.sentence);
+    if (dim.is_marked && !is_marked)
+      Compiled::fail_call(text + ", and smelt.mark_dynamic says that it varies. " + dim.remedy +
+                          ".");
+    is_marked = is_marked || dim.is_marked;
+    compiled_.note_fixed_size(text);
+  }
+  return is_marked;
+}
+
 // Makes a segment of the result. Without one, the instructions that were run to no avail are run
 // plainly from now on.
 void RootRunner::keep(int offset, std::optional<TraceResult> result, const Trace& trace,
@@ -645,14 +683,17 @@ void RootRunner::keep(int offset, std::optional<TraceResult> result, const Trace
     segments.wrong_guesses[offset] = kMostGuessCost;
     return;
   }
+  if (note_fixed_sizes(offset, trace)) return;
   const bool returns = result->exit.returns;
   auto segment = make_gil_shared<Segment>(std::move(*result));
   segment->guesses = trace.guesses.any;
   segment->kind = traced_kind_;
   segment->is_tentative = is_tentative_;
   segment->is_sized = trace.sizes.any();
-  if (segment->is_sized || !trace.sizes.refusal.empty())
-    segments.sized[offset] += trace.sizes.refusal.empty() ? 1 : kMostSized;
+  if (!trace.sizes.refusal.empty())
+    segments.sized[offset] += kMostSized;
+  else if (segment->is_sized && trace.fixes_sizes())
+    ++segments.sized[offset];
   idle_ = ops_of(*segment) > 0 ? 0 : idle_ + 1;
   count(Counter::segments);
   segment->ends = returns || !trace.stopped() ? "returns" : trace.stopped()->str();

@@ -7,6 +7,7 @@
 #include "capture/bytecode/cpython/same_value.h"
 #include "capture/bytecode/guards/guard_instructions.h"
 #include "capture/bytecode/nodes/lazy_elements.h"
+#include "capture/bytecode/nodes/paths.h"
 #include "capture/bytecode/nodes/replay.h"
 
 namespace smelt::bytecode {
@@ -81,12 +82,29 @@ const Reading* Segment::changed_reading() const {
 }
 
 std::string Segment::state_difference() const {
+  if (const Ambient now = tensors().ambient(); now != result_.ambient)
+    return tensors().difference(result_.ambient, now);
   const Reading* changed = changed_reading();
   if (changed == nullptr) return {};
   const Object name = Object::steal(PyObject_GetAttrString(changed->function.get(), "__name__"));
   PyErr_Clear();
   return (name ? text_of(name.get()) : "a function") + "() gave " + show(changed->value.get()) +
          ", gives something else";
+}
+
+// In the order of run(), but for the guards, which name what the user sees.
+std::string Segment::why_not(PyObject* const* slots, size_t count, PyObject* code) const {
+  for (size_t i = 0; i < count && i < result_.slots_set.size(); ++i) {
+    const bool was_set = static_cast<bool>(result_.slots_set[i]);
+    if ((slots[i] != nullptr) != was_set)
+      return slot_name(static_cast<int>(i), code) +
+             (was_set ? ": had a value, has none" : ": had no value, has one");
+  }
+  if (!has_same_slots(slots, count)) return "more or fewer values are on the stack";
+  std::string reason = guards_.explain(slots, count);
+  if (reason.empty()) reason = tensors().difference(result_.ambient, tensors().ambient());
+  if (reason.empty()) reason = state_difference();
+  return reason;
 }
 
 Segment::Outcome Segment::remember() const {
@@ -107,19 +125,20 @@ Segment::Outcome Segment::remember() const {
 
 // Cached functions are asked when everything else holds: for other arguments they might have to
 // compute what nobody wants. What one gives anew is looked at as the rest was.
-bool Segment::check_guards(PyObject** slots, size_t count, PyObject** registers) {
-  if (!guards_.check(slots, count, registers)) return false;
+bool Segment::check_guards(PyObject** slots, size_t count, PyObject* function,
+                           PyObject** registers) {
+  if (!guards_.check(slots, count, registers, function)) return false;
   if (result_.remembered.empty()) return true;
   const Outcome outcome = remember();
   if (outcome != Outcome::retry) return outcome == Outcome::value;
   for (size_t i = 0; i < guards_.wanted().size(); ++i) Py_CLEAR(registers[i]);
-  return guards_.check(slots, count, registers);
+  return guards_.check(slots, count, registers, function);
 }
 
-bool Segment::holds(PyObject** slots, size_t count) {
+bool Segment::holds(PyObject** slots, size_t count, PyObject* function) {
   if (!has_same_slots(slots, count) || tensors().ambient() != result_.ambient) return false;
   Registers registers(registers_);
-  return changed_reading() == nullptr && check_guards(slots, count, registers.data());
+  return changed_reading() == nullptr && guards_.check(slots, count, registers.data(), function);
 }
 
 bool Segment::holds_for_other_sizes(PyObject* const* slots, size_t count) const {
@@ -127,14 +146,15 @@ bool Segment::holds_for_other_sizes(PyObject* const* slots, size_t count) const 
          guards_.holds_for_other_sizes(slots, count);
 }
 
-Segment::Outcome Segment::run(PyObject** slots, size_t count, PyObject** value) {
+Segment::Outcome Segment::run(PyObject** slots, size_t count, PyObject* function,
+                              PyObject** value) {
   if (!has_same_slots(slots, count) || tensors().ambient() != result_.ambient) return Outcome::miss;
   if (changed_reading() != nullptr) return Outcome::miss;
   // Behind the program nothing may throw: what was done can't be done again. So there is room for
   // all that follows, for the objects that the slots have now too.
   Registers registers(registers_ + (result_.exit.returns ? 0 : count));
   Scratch<16> operands(most_operands_);
-  if (!check_guards(slots, count, registers.data())) return Outcome::miss;
+  if (!check_guards(slots, count, function, registers.data())) return Outcome::miss;
   if (!result_.program_scalars.empty() && !scalars_fit(registers.data())) return Outcome::retry;
   if (result_.handles && is_left_to_python()) return Outcome::retry;
   TensorProgram::Failure failure;

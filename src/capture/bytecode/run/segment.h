@@ -32,10 +32,11 @@ class Segment : public GilCounted {
     retry,         // the program failed and changed nothing: let CPython run the frame from here
   };
   // `slots`: the frame's localsplus, of which `count` are in use (what is behind is not read); on
-  // resume those of exit().slots are set and the others unset.
-  Outcome run(PyObject** slots, size_t count, PyObject** value);
-  // Whether it would be run for these.
-  bool holds(PyObject** slots, size_t count);
+  // resume those of exit().slots are set and the others unset. `function`: that the frame runs.
+  Outcome run(PyObject** slots, size_t count, PyObject* function, PyObject** value);
+  // Whether it would be run for these, if cached functions give what they gave last: asking them
+  // would count as a call.
+  bool holds(PyObject** slots, size_t count, PyObject* function);
   // It would, but for sizes of tensors, or for what is in them.
   bool holds_for_other_sizes(PyObject* const* slots, size_t count) const;
 
@@ -49,22 +50,25 @@ class Segment : public GilCounted {
   const PyTypeObject* kind = nullptr;  // of the frame's first argument, which may be gone by now
   bool ends_inside = false;   // that is in a callee, and it has not been there a second time yet
   bool is_tentative = false;  // it has no kernels yet (budget.h)
+  bool is_first = false;      // there was none at its place before
   bool is_sized = false;      // it is for more than one size
   int64_t run_ns = 0;         // of a tentative one: that its runs have taken
 
-  // "torch's get_num_threads gives something else"; empty: all state that was looked at is the
-  // same.
-  std::string state_difference() const;
+  // Why it is not run for these: "x.shape[0]: was 4, is 5", "grad mode was on, is off". `code` names
+  // the slots. Empty: all that can be seen before the program runs is as it was.
+  std::string why_not(PyObject* const* slots, size_t count, PyObject* code) const;
+  // The same variables have values.
+  bool has_same_slots(PyObject* const* slots, size_t count) const;
 
   int traverse(visitproc visit, void* arg) const;
   void clear();
 
  private:
-  bool has_same_slots(PyObject* const* slots, size_t count) const;
   const Reading* changed_reading() const;  // nullptr: all are as they were
+  std::string state_difference() const;    // "get_num_threads() gave 2, gives something else"
   // Asks the cached functions again. miss: one raised an error; retry: one gives something else.
   Outcome remember() const;
-  bool check_guards(PyObject** slots, size_t count, PyObject** registers);
+  bool check_guards(PyObject** slots, size_t count, PyObject* function, PyObject** registers);
   TraceResult result_;  // without nodes and guards: the guard program has what it needs of them
   GuardProgram guards_;
   // Registers: the guards' wanted nodes, the program's outputs, the steps' results.

@@ -23,17 +23,23 @@ std::set<int> marked(PyObject* tensor, std::initializer_list<const char*> names)
   return dims;
 }
 
-// smelt.mark_dynamic puts a dict there: the least and the largest size, or None, by dimension.
+// smelt.mark_dynamic puts a dict there: the least and the largest size, or None, and a name, or
+// None, by dimension.
+Object marks_of(PyObject* tensor) {
+  Object marks = Object::steal(PyObject_GetAttrString(tensor, "_smelt_dynamic_dims"));
+  PyErr_Clear();
+  return marks && PyDict_Check(marks.get()) ? marks : Object();
+}
+
 // Those dimensions whose size is in that range.
 std::set<int> marked_ranges(PyObject* tensor) {
   std::set<int> dims;
-  const Object marks = Object::steal(PyObject_GetAttrString(tensor, "_smelt_dynamic_dims"));
-  PyErr_Clear();
-  if (!marks || !PyDict_Check(marks.get())) return dims;
+  const Object marks = marks_of(tensor);
+  if (!marks) return dims;
   PyObject *key, *range;
   for (Py_ssize_t at = 0; PyDict_Next(marks.get(), &at, &key, &range);) {
     const auto dim = static_cast<int>(PyLong_AsLong(key));
-    if (!PyTuple_Check(range) || PyTuple_GET_SIZE(range) != 2 || dim < 0 ||
+    if (!PyTuple_Check(range) || PyTuple_GET_SIZE(range) != 3 || dim < 0 ||
         dim >= tensors().rank_of(tensor))
       continue;
     const int64_t size = tensors().size_of(tensor, dim);
@@ -53,6 +59,16 @@ bool has_marks(PyObject* tensor) {
 }
 
 }  // namespace
+
+std::optional<std::string> WishedSizes::mark(PyObject* tensor, int dim) const {
+  if (!has_marks(tensor)) return std::nullopt;
+  const Object marks = marks_of(tensor), key = Object::steal(PyLong_FromLong(dim));
+  PyObject* mark = marks && key ? PyDict_GetItemWithError(marks.get(), key.get()) : nullptr;
+  PyErr_Clear();
+  if (mark == nullptr || !PyTuple_Check(mark) || PyTuple_GET_SIZE(mark) != 3) return std::nullopt;
+  PyObject* name = PyTuple_GET_ITEM(mark, 2);
+  return PyUnicode_Check(name) ? text_of(name) : std::string();
+}
 
 // Sizes 0 and 1 compute differently: they are programs of their own.
 std::vector<int> WishedSizes::of(PyObject* tensor, const std::string& path, bool is_state) const {

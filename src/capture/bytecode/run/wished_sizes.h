@@ -20,6 +20,7 @@ class WishedSizes final : public VaryingDims {
   WishedSizes(SizeUse use, const ChangedDims& changed) : use_(use), changed_(changed) {}
 
   std::vector<int> of(PyObject* tensor, const std::string& path, bool is_state) const override;
+  std::optional<std::string> mark(PyObject* tensor, int dim) const override;
 
  private:
   const SizeUse use_;

@@ -156,6 +156,7 @@ bool call_apply(Trace& trace, std::span<const Value> arguments, PyObject* keywor
   if (arguments.empty() || keywords != nullptr || !PyType_Check(arguments[0].object)) return false;
   PyObject* cls = arguments[0].object;
   arguments = arguments.subspan(1);
+  if (is_transformed(trace, arguments)) return false;
   const Object apply = apply_in_c(cls);
   if (!apply || !expect_callbacks(trace, reinterpret_cast<PyTypeObject*>(cls), arguments.size()))
     return false;
@@ -360,6 +361,12 @@ bool call_engine(Trace& trace, Value function, std::span<const Value> arguments,
   for (Py_ssize_t i = 0; i < named; ++i)
     if (text_of(PyTuple_GET_ITEM(keywords, i)) == "accumulate_grad")
       accumulates = arguments[arguments.size() - static_cast<size_t>(named - i)].object != Py_False;
+  if (!arguments.empty() && is_transformed(trace, arguments)) {
+    if (accumulates) trace.stop(BreakReason::transform, "backward()");
+    if (!trace.active() || stops_at_python(trace, arguments)) return false;
+    *result = call_transformed_pass(trace, function, arguments, keywords);
+    return true;
+  }
   const bool has_hooks = !arguments.empty() && tensors().backward_runs_python(arguments[0].object);
   if (has_hooks && !expect_hooks(trace, arguments[0].object, accumulates)) {
     stops_at_python(trace, arguments);
@@ -499,6 +506,8 @@ Result call_on_graph(Trace& trace, Value callee, std::span<const Value> argument
                          ? text_of(reinterpret_cast<PyFunctionObject*>(callee.object)->func_name)
                          : text_of(PyDescr_NAME(callee.object));
   Result own;
+  if (!arguments.empty() && tensors().is_wrapped(arguments[0].object))
+    return call_on_wrapped(trace, callee, arguments, keywords);
   if (is_so_already(name, arguments, keywords)) {
     for (const Value& argument : arguments) trace.use(argument);
     const Value self = trace.value(arguments[0].object, arguments[0].ref);

@@ -294,22 +294,37 @@ bool ask_for_varying_size(Trace& trace, PyObject* callee, std::span<const Value>
 
 // What it tells is no matter of sizes.
 bool tells_no_sizes(PyObject* callee) {
-  static const Set kNames{"dim",        "ndimension",    "element_size", "is_floating_point",
-                          "is_complex", "is_signed",     "is_conj",      "is_neg",
-                          "get_device", "is_inference",  "item",         "result_type",
-                          "can_cast",   "promote_types", "has_names"};
+  static const Set kNames{"dim",          "ndimension",
+                          "element_size", "is_floating_point",
+                          "is_complex",   "is_signed",
+                          "is_conj",      "is_neg",
+                          "get_device",   "is_inference",
+                          "item",         "result_type",
+                          "can_cast",     "promote_types",
+                          "has_names",    "is_pinned",
+                          "type",         "_group_tensors_by_device_and_dtype"};
   if (Py_TYPE(callee) == &PyMethodDescr_Type)
     return kNames.contains(PyUnicode_AsUTF8(PyDescr_NAME(callee)));
   return kNames.contains(name_in_c(callee));
 }
 
-void pin_sizes_in(Trace& trace, PyObject* object, int depth = 0) {
-  if (tensors().is_tensor(object)) trace.pin_sizes_of(object);
+// Of a tensor's shape it tells no more than the sizes.
+bool tells_sizes_only(PyObject* callee) {
+  static const Set kNames{"size",  "numel",    "nelement",  "is_same_size",
+                          "equal", "allclose", "is_nonzero"};
+  if (Py_TYPE(callee) == &PyMethodDescr_Type)
+    return kNames.contains(PyUnicode_AsUTF8(PyDescr_NAME(callee)));
+  return kNames.contains(name_in_c(callee));
+}
+
+void pin_sizes_in(Trace& trace, PyObject* object, bool sizes_only, int depth = 0) {
+  if (tensors().is_tensor(object))
+    sizes_only ? trace.pin_sizes_of(object) : trace.pin_layout_of(object);
   if (depth == 2 || !(PyList_CheckExact(object) || PyTuple_CheckExact(object))) return;
   for (Py_ssize_t i = 0; i < Py_SIZE(object); ++i)
     pin_sizes_in(trace,
                  PyList_Check(object) ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i),
-                 depth + 1);
+                 sizes_only, depth + 1);
 }
 
 bool has_tensors_only(PyObject* result) {
@@ -375,9 +390,10 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
   // It has looked at shapes itself, or may have.
   if (trace.sizes.any() && !has_tensors_only(result) && !tells_no_sizes(callee.object) &&
       !name_in_c(callee.object).starts_with("_has_torch_function")) {
+    const bool sizes_only = tells_sizes_only(callee.object);
     if (PyCFunction_Check(callee.object) && PyCFunction_GET_SELF(callee.object) != nullptr)
-      pin_sizes_in(trace, PyCFunction_GET_SELF(callee.object));
-    for (const Value& argument : arguments) pin_sizes_in(trace, argument.object);
+      pin_sizes_in(trace, PyCFunction_GET_SELF(callee.object), sizes_only);
+    for (const Value& argument : arguments) pin_sizes_in(trace, argument.object, sizes_only);
   }
   // It may have seen what was changed; in a cached call it comes before the changes.
   if (trace.active() && trace.log().has_effects(position) &&
@@ -386,6 +402,8 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
   // Nothing says that it fails the next time.
   if (result == nullptr && trace.active() && trace.log().has_effects(position))
     trace.stop(BreakReason::raised, "an op that is not PyTorch's");
+  if (result == nullptr && trace.state.transforms > 0)
+    trace.stop(BreakReason::raised, "an op under a function transform");
   if (result != nullptr && is_atom(result))
     if (const auto number = trace.log().take_number(position); number && trace.active()) {
       const bool is_known = !arguments.empty() && is_fixed_tensor(trace, arguments[0]);
@@ -445,54 +463,6 @@ bool make_of_array(Trace& trace, Value callee, std::span<const Value> arguments,
   return true;
 }
 
-// torch.scalar_tensor, and the element type that torch.tensor(number) has.
-PyObject* scalar_tensor() {
-  static PyObject* const function = [] {
-    const Object torch = Object::steal(PyImport_ImportModule("torch"));
-    return PyObject_GetAttrString(torch.get(), "scalar_tensor");
-  }();
-  return function;
-}
-
-Object dtype_of(PyObject* number) {
-  const Object torch = Object::steal(PyImport_ImportModule("torch"));
-  if (PyLong_CheckExact(number)) return Object::steal(PyObject_GetAttrString(torch.get(), "int64"));
-  return Object::steal(PyObject_CallMethod(torch.get(), "get_default_dtype", nullptr));
-}
-
-// torch.tensor(number), as_tensor(number) of a number that may be another one in the next call: by
-// an op that takes it, where the others take it as data.
-bool make_of_number(Trace& trace, Value callee, std::span<const Value> arguments,
-                    PyObject* keywords, Result* result) {
-  static PyObject* const dtype_name = PyUnicode_InternFromString("dtype");
-  const std::string_view name = name_in_c(callee.object);
-  const size_t named = keywords == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(keywords));
-  if ((name != "tensor" && name != "as_tensor") || arguments.size() != named + 1 ||
-      !trace.is_runtime_scalar(arguments[0]))
-    return false;
-  std::vector<Value> all(arguments.begin(), arguments.end());
-  std::vector<PyObject*> names;
-  bool has_dtype = false;
-  for (size_t i = 0; i < named; ++i) {
-    names.push_back(PyTuple_GET_ITEM(keywords, static_cast<Py_ssize_t>(i)));
-    const std::string keyword = text_of(names.back());
-    if (keyword != "dtype" && keyword != "device") return false;
-    const bool is_given = arguments[i + 1].object != Py_None;
-    if (keyword == "dtype" && !is_given) return false;
-    has_dtype |= keyword == "dtype";
-  }
-  const Object dtype = dtype_of(arguments[0].object);
-  if (!has_dtype) {
-    names.push_back(dtype_name);
-    all.push_back({dtype.get(), 0});
-  }
-  const Object all_names = Object::steal(PyTuple_New(static_cast<Py_ssize_t>(names.size())));
-  for (size_t i = 0; i < names.size(); ++i)
-    PyTuple_SET_ITEM(all_names.get(), static_cast<Py_ssize_t>(i), Py_NewRef(names[i]));
-  *result = call_op(trace, Kind::op, {scalar_tensor(), 0}, all, all_names.get());
-  return true;
-}
-
 // t.numel(), t.size(0) of a tensor whose shape depends on contents.
 bool ask_for_size(Trace& trace, PyObject* callee, std::span<const Value> arguments,
                   PyObject* keywords, Result* result) {
@@ -515,13 +485,15 @@ bool ask_for_size(Trace& trace, PyObject* callee, std::span<const Value> argumen
 
 }  // namespace
 
-Result call_op_on(Trace& trace, Value op, std::span<const Value> arguments) {
-  return call_op(trace, Kind::op, op, arguments, nullptr);
+Result call_op_on(Trace& trace, Value op, std::span<const Value> arguments, PyObject* keywords) {
+  return call_op(trace, Kind::op, op, arguments, keywords);
 }
 
 bool call_torch(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
                 Result* result) {
   const Kind kind = classify(callee.object);
+  if (call_transform(*trace, callee, arguments, keywords, result)) return true;
+  if (!trace->active()) return false;
   if ((kind == Kind::hidden || kind == Kind::from_data) &&
       make_of_array(*trace, callee, arguments, keywords, result))
     return true;

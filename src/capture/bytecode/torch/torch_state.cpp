@@ -5,9 +5,11 @@
 // from then on a reading tells of the state at the start and of the changes, both of which are
 // known.
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/bytecode/cpython/libraries.h"
 #include "capture/bytecode/torch/torch_calls.h"
 #include "capture/bytecode/values/operations.h"
 
@@ -78,6 +80,8 @@ const Group& others() {
                             {"_get_default_device"},
                             {"_is_default_mobile_cpu_allocator_set"},
                             {"_cuda_isCurrentStreamCapturing"},
+                            {"_cuda_isInBadFork"},
+                            {"_cuda_getDevice"},
                             {"_dispatch_has_kernel"}},
                            {}};
   return group;
@@ -134,7 +138,38 @@ bool read_state(Trace& trace, const Group& group, Value callee, std::span<const 
   return true;
 }
 
+// What they say is the same as long as the process is on the same device.
+bool tells_of_gpus(PyObject* function) {
+  return std::ranges::any_of(
+      std::array{"is_bf16_supported", "device_count", "get_device_capability", "get_device_name"},
+      [&](const char* name) { return is_function_of(function, "torch.cuda", name); });
+}
+
+// Before that, what they say depends on the environment.
+bool uses_gpus() {
+  const Object cuda = Object::steal(PyImport_ImportModule("torch.cuda"));
+  const Object yes =
+      Object::steal(cuda ? PyObject_GetAttrString(cuda.get(), "_initialized") : nullptr);
+  PyErr_Clear();
+  return yes.get() == Py_True;
+}
+
 }  // namespace
+
+bool call_about_gpus(Trace& trace, Value function, std::span<const Value> arguments,
+                     PyObject* keywords, Result* result) {
+  if (!tells_of_gpus(function.object) || keywords != nullptr || !uses_gpus() ||
+      !std::ranges::all_of(arguments, [](Value v) { return is_constant(v.object); }))
+    return false;
+  const Object device = core_function("_cuda_getDevice"), none = Object::steal(PyTuple_New(0));
+  if (!device || !none) return false;
+  trace.use(function);
+  for (const Value& argument : arguments) trace.use(argument);
+  const Unfollowed unfollowed(&trace, false);
+  trace.read_state(device.get(), none.get());
+  result->object = call_plainly(function.object, arguments, nullptr);
+  return true;
+}
 
 bool call_state(Trace& trace, Value callee, std::span<const Value> arguments, PyObject* keywords,
                 Result* result) {

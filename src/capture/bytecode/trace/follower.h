@@ -33,7 +33,8 @@ class Follower {
   // callee(*arguments), of which the last have these names, while the trace goes on.
   virtual Result call(Trace& trace, Value callee, std::span<const Value> arguments,
                       PyObject* names) = 0;
-  // next() of a generator whose frame the trace has been following; false if it has not been.
+  // next() of a generator whose frame the trace has been following; false if it has not been. What it
+  // returns at its end is in a StopIteration, which is set, unless it is None.
   virtual bool next_generator(Trace& trace, PyObject* generator, Result* result) = 0;
 };
 

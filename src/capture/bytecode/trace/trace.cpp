@@ -14,6 +14,7 @@ Trace::Trace(PyObject* const* slots, size_t count) : ambient_(tensors().ambient(
     guesses.any = guesses.any || may;
     return may;
   });
+  log_->set_count([this] { return may_count(); });
   log_->resume();
 }
 

@@ -84,6 +84,7 @@ class Trace final : public TraceLifetimes {
 
  private:
   Position position() const;
+  bool is_in_between() const;
   std::optional<TraceResult> finish(Exit exit, const Position& position, const Request& request);
   void drop_unneeded_steps(TraceResult& result) const;
   void add_distinctness(TraceResult& result) const;

@@ -4,6 +4,31 @@
 #include "capture/bytecode/trace/trace_steps.h"
 
 namespace smelt::bytecode {
+namespace {
+
+std::vector<PyObject*> set_elements(PyObject* set) {
+  std::vector<PyObject*> elements;
+  Py_ssize_t at = 0;
+  PyObject* item;
+  Py_hash_t hash;
+  while (_PySet_NextEntry(set, &at, &item, &hash)) elements.push_back(item);
+  return elements;
+}
+
+// Whether a set that is made of its elements one by one goes through them in the same order: one
+// that has been larger has a larger table.
+bool can_be_remade(PyObject* set) {
+  const std::vector<PyObject*> elements = set_elements(set);
+  const Object again = Object::steal(PySet_New(nullptr));
+  for (PyObject* element : elements)
+    if (!again || PySet_Add(again.get(), element) < 0) {
+      PyErr_Clear();
+      return false;
+    }
+  return set_elements(again.get()) == elements;
+}
+
+}  // namespace
 
 // One that nobody else has was made just now, and each call makes its own.
 Ref TraceSteps::adopt_constant(PyObject* object, int holders) {
@@ -32,6 +57,10 @@ Ref TraceSteps::adopt(PyObject* object, int holders) {
   if (!active()) return 0;
   if (const Ref known = ref_of(object)) return known;
   if (is_constant(object)) return adopt_constant(object, holders);
+  if (tensors().is_wrapped(object)) {  // it ends with its transform, and no call makes it again
+    transient(object);
+    return ref_of(object);
+  }
   if (tensors().is_tensor(object)) return tensor(object);
   std::vector<Value> items;
   StepKind kind = StepKind::build_tuple;
@@ -50,12 +79,9 @@ Ref TraceSteps::adopt(PyObject* object, int holders) {
       items.push_back({key, adopt(key)});
       items.push_back({item, adopt(item)});
     }
-  } else if (PySet_CheckExact(object) && is_constant_set(object)) {
+  } else if (PySet_CheckExact(object) && is_constant_set(object) && can_be_remade(object)) {
     kind = StepKind::build_set;
-    Py_ssize_t at = 0;
-    PyObject* item;
-    Py_hash_t hash;
-    while (_PySet_NextEntry(object, &at, &item, &hash)) items.push_back({item, 0});
+    for (PyObject* item : set_elements(object)) items.push_back({item, 0});
   } else if (is_struct_sequence(object)) {
     Object plain = Object::steal(PyTuple_GetSlice(object, 0, PyTuple_GET_SIZE(object)));
     hold(plain.get());

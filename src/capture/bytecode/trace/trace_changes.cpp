@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "capture/bytecode/account/needed_steps.h"
+#include "capture/bytecode/cpython/libraries.h"
 #include "capture/bytecode/nodes/replay.h"
 #include "capture/bytecode/trace/trace_steps.h"
 
@@ -22,6 +23,18 @@ bool is_of_context(const Step& step, const std::vector<Node>& nodes) {
          nodes[step.inputs[2].ref].kind == NodeKind::result;
 }
 
+// How deep its own calls are in each other, which PyTorch keeps in the namespaces of its modules.
+bool is_of_torch(const Step& step, const std::vector<Node>& nodes) {
+  if (step.kind != StepKind::set_item) return false;
+  const Operand& target = step.inputs[0];
+  PyObject* dict = target.ref == 0          ? target.constant.get()
+                   : nodes[target.ref].gone ? nullptr
+                                            : nodes[target.ref].object.get();
+  return dict != nullptr && PyDict_CheckExact(dict) &&
+         (is_of_package(dict, "torch._functorch") || is_of_package(dict, "torch._dynamo") ||
+          is_of_package(dict, "torch.autograd"));
+}
+
 }  // namespace
 
 // Whether a step changes what was there before the first `nodes` of the account.
@@ -38,7 +51,7 @@ bool TraceSteps::has_changed(TraceMark since) const {
 
 bool TraceSteps::has_pending_change() const {
   return std::ranges::any_of(steps_, [&](const Step& step) {
-    if (is_of_context(step, nodes_)) return false;
+    if (is_of_context(step, nodes_) || is_of_torch(step, nodes_)) return false;
     const bool is_cached = step.kind == StepKind::call && step.inputs[0].ref != 0 &&
                            !nodes_[step.inputs[0].ref].gone &&
                            is_cached_function(nodes_[step.inputs[0].ref].object.get());

@@ -17,9 +17,14 @@ Position Trace::position() const {
           required_.remembered.size()};
 }
 
+// What is open now is closed by code that is still to come.
+bool Trace::is_in_between() const {
+  return state.transforms > 0 || state.forbids_forward_mode || has_passing_store();
+}
+
 void Trace::checkpoint(int offset, int depth, std::span<PyObject* const> slots,
                        std::span<const Ref> refs) {
-  if (!active()) return;
+  if (!active() || is_in_between()) return;
   Checkpoint next;
   next.remade.resize(slots.size());
   for (size_t i = 0; i < slots.size(); ++i) {

@@ -32,6 +32,7 @@ void each_operand(const TraceResult& result, Visit visit) {
 
 std::optional<TraceResult> Trace::finish_return(Value value, const Request& request) {
   check_log(true);
+  if (is_in_between()) stop(BreakReason::transform, "of which something stays");
   if (!active()) return std::nullopt;
   Exit exit;
   exit.returns = true;
@@ -90,6 +91,8 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   required_.lookups.resize(position.lookups);
   required_.aliases.resize(position.aliases);
   required_.guards.resize(position.guards);
+  std::erase_if(sizes.fixed,
+                [&](const FixedSize& fixed) { return fixed.position >= position.guards; });
   required_.readings.resize(position.readings);
   required_.remembered.resize(position.remembered);
   // No call could pass such a guard, which would keep the object alive besides.

@@ -26,6 +26,11 @@ bool is_gamble(const std::vector<Node>& nodes, const TensorLog& log, Ref number)
          (node.second != 0 && is_gamble(nodes, log, node.second));
 }
 
+// Classes and modules are known by identity, and may be given another class all the same.
+bool may_get_another_class(PyObject* object) {
+  return PyModule_Check(object) || (Py_TYPE(object)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) == 0;
+}
+
 }  // namespace
 
 void TraceGuards::guard(Ref ref, uint16_t bits, bool truth) {
@@ -43,15 +48,22 @@ void TraceGuards::guard(Ref ref, uint16_t bits, bool truth) {
   // The object is always the same one, but what is in it may change.
   const bool asks_contents = (bits & (kGuardLength | kGuardTruth)) != 0;
   const bool asks_code = (bits & kGuardFunction) != 0;
-  if (node.kind == NodeKind::constant && !asks_code &&
+  const bool asks_class = (bits & kGuardType) != 0 && may_get_another_class(node.object.get());
+  if (node.kind == NodeKind::constant && !asks_code && !asks_class &&
       (!asks_contents || is_constant(node.object.get())))
     return;
   node.asked |= bits;
   if (bits & kGuardTruth) node.truth = truth;  // of an object that changes, the last answer counts
+  if (node.kind == NodeKind::size || node.kind == NodeKind::scalar) note_guard(ref, bits, truth);
   required_.guards.push_back({ref, bits, truth});
 }
 
-void TraceGuards::guard_type(Value v) { guard(value(v.object, v.ref).ref, kGuardType); }
+void TraceGuards::guard_type(Value v) {
+  Ref ref = value(v.object, v.ref).ref;
+  if (ref == 0 && active() && is_constant(v.object) && may_get_another_class(v.object))
+    ref = constant_node(v.object);
+  guard(ref, kGuardType);
+}
 
 void TraceGuards::guard_same(Value v) { guard(value(v.object, v.ref).ref, kGuardSame); }
 

@@ -32,6 +32,8 @@ class TraceGuards : public TraceObjects {
   ~TraceGuards() = default;
 
   void guard(Ref ref, uint16_t bits, bool truth = false);
+  // A guard that is asked for the first time, on what is computed with the guards.
+  virtual void note_guard(Ref, uint16_t, bool) {}
   void settle_elements(Tracked& container);
 
   Requirements required_;

@@ -4,8 +4,24 @@
 #include <algorithm>
 
 #include "capture/bytecode/cpython/iterators.h"
+#include "capture/bytecode/trace/tracing.h"
 
 namespace smelt::bytecode {
+namespace {
+
+// How the trace knows what a generator was called with, which by itself says nothing of numbers and
+// the like. In the order of IteratorParts::arguments.
+std::vector<Ref> refs_of_arguments(PyObject* iterator) {
+  const Tracing* tracing = current_tracing();
+  if (tracing == nullptr) return {};
+  const auto found = tracing->generators.find(iterator);
+  if (found == tracing->generators.end()) return {};
+  std::vector<Ref> refs{0};  // the function
+  refs.insert(refs.end(), found->second.begin(), found->second.end());
+  return refs;
+}
+
+}  // namespace
 
 // Whether it can be made again as it is now. A constant that it goes over is held, as it may be
 // dropped before the trace ends.
@@ -14,9 +30,12 @@ bool TraceLifetimes::describe(PyObject* iterator, Remade& how, std::vector<Objec
   if (!parts) return false;
   how.type = Object::share(reinterpret_cast<PyObject*>(Py_TYPE(iterator)));
   if (!parts->over) {
+    const std::vector<Ref> refs = refs_of_arguments(iterator);
     how.arguments.resize(parts->arguments.size());
-    for (size_t i = 0; i < parts->arguments.size(); ++i)
-      if (!describe_argument(parts->arguments[i].get(), how.arguments[i], held)) return false;
+    for (size_t i = 0; i < parts->arguments.size(); ++i) {
+      const Value argument{parts->arguments[i].get(), i < refs.size() ? refs[i] : 0};
+      if (!describe_argument(argument, how.arguments[i], held)) return false;
+    }
     return true;
   }
   PyObject* over = parts->over.get();
@@ -28,8 +47,8 @@ bool TraceLifetimes::describe(PyObject* iterator, Remade& how, std::vector<Objec
   return how.over.ref != 0 || is_constant(over);
 }
 
-bool TraceLifetimes::describe_argument(PyObject* argument, Remade& how,
-                                       std::vector<Object>& held) const {
+bool TraceLifetimes::describe_argument(Value given, Remade& how, std::vector<Object>& held) const {
+  PyObject* argument = given.object;
   const Tracked* tracked = find(argument);
   if (PyIter_Check(argument)) {
     // Whoever else has it would see it move on.
@@ -42,7 +61,7 @@ bool TraceLifetimes::describe_argument(PyObject* argument, Remade& how,
                        &PyList_GET_ITEM(kept.get(), 0) + PyList_GET_SIZE(kept.get()), argument);
     return Py_REFCNT(argument) <= known && describe(argument, how, held);
   }
-  how.over = value(argument);
+  how.over = value(argument, given.ref);
   if (how.over.ref == 0) held.push_back(Object::share(argument));
   return !is_passing(argument) && (how.over.ref != 0 || is_constant(argument));
 }

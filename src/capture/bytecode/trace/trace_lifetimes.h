@@ -38,7 +38,7 @@ class TraceLifetimes : public TraceSteps {
   std::vector<Ref> dropped_;  // objects from outside that the program has dropped
 
  private:
-  bool describe_argument(PyObject* argument, Remade& how, std::vector<Object>& held) const;
+  bool describe_argument(Value given, Remade& how, std::vector<Object>& held) const;
   Object forget(PyObject* object);
   bool is_dropped(PyObject* object);
 };

@@ -65,12 +65,21 @@ bool TraceNumbers::is_runtime_scalar(Value v) const {
   return v.ref != 0 && fits_scalar(v.object) && (is_late(v.ref) || is_changing(v.ref));
 }
 
+bool TraceNumbers::is_known_to_change(Ref path) const {
+  return nodes_[path].kind == NodeKind::size || changed_numbers_.contains(path) ||
+         (!changing->empty() && changing->contains(path_text(nodes_, path, code.get())));
+}
+
 bool TraceNumbers::is_changing(Ref number) const {
   return std::ranges::any_of(paths_behind(nodes_, number), [&](Ref ref) {
-    return nodes_[ref].kind == NodeKind::slot || nodes_[ref].kind == NodeKind::size ||
-           changed_numbers_.contains(ref) ||
-           (!changing->empty() && changing->contains(path_text(nodes_, ref, code.get())));
+    return nodes_[ref].kind == NodeKind::slot || is_known_to_change(ref);
   });
+}
+
+bool TraceNumbers::has_changed(Ref number) const {
+  if (changing == nullptr || (nodes_[number].asked & (kGuardEqual | kGuardSame)) != 0) return false;
+  return std::ranges::any_of(paths_behind(nodes_, number),
+                             [&](Ref ref) { return is_known_to_change(ref); });
 }
 
 // What a stored number was computed from will be another one in the next call, or so it seems:

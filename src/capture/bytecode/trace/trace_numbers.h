@@ -32,10 +32,14 @@ class TraceNumbers : public TraceUses {
   ~TraceNumbers() = default;
 
   void note_changing(Ref stored);
+  // Whether something that the number is computed of has been another one before, or is a size that
+  // varies.
+  bool has_changed(Ref number) const;
 
  private:
   bool prepare_operand(Value number);
   bool is_changing(Ref ref) const;
+  bool is_known_to_change(Ref path) const;
 
   std::unordered_set<Ref> changed_numbers_;  // paths of numbers from which others were stored
 };

@@ -89,6 +89,14 @@ void TraceSteps::append_lazy(Tracked& list, Ref number) {
   ++lazy_elements_;
 }
 
+void TraceSteps::set_lazy(Tracked& list, Py_ssize_t place, Ref number) {
+  if (number != 0) {
+    guard(number, kGuardType);
+    ++lazy_elements_;
+  }
+  list.lazy.set_item(place, number);
+}
+
 void TraceSteps::put_lazy(Tracked& dict, PyObject* key, Ref number) {
   if (number != 0) {
     guard(number, kGuardType);
@@ -107,6 +115,17 @@ bool TraceSteps::keeps_values_apart(PyObject* dict, Value key) const {
   const Node& node = nodes_[tracked->ref];
   return node.kind != NodeKind::result ||
          steps_[static_cast<size_t>(node.index)].kind != StepKind::instance_dict;
+}
+
+// Of one element of a list that the trace made, while the others stay what they are; else -1.
+Py_ssize_t TraceSteps::place_in_made_list(PyObject* list, Value key) const {
+  const Tracked* tracked = find(list);
+  if (tracked == nullptr || !tracked->born || !PyList_CheckExact(list) ||
+      !PyLong_CheckExact(key.object))
+    return -1;
+  const Py_ssize_t place = PyLong_AsSsize_t(key.object);
+  PyErr_Clear();
+  return place < PyList_GET_SIZE(list) ? place : -1;
 }
 
 // True if one of them can't be made again; the others are settled then.
@@ -191,6 +210,35 @@ void TraceSteps::note_field_change(Tracked& object, PyObject* name, Ref ref) {
   store(object.overlay, name, ref);
 }
 
+// A store that a cached call leaves out, of an object that can't be made again, or the one that puts
+// back what was there before it.
+bool TraceSteps::passes(StepKind kind, std::span<const Value> inputs) {
+  const bool is_store = kind == StepKind::set_item;
+  if ((!is_store && kind != StepKind::del_item) || !PyDict_CheckExact(inputs[0].object) ||
+      !PyUnicode_CheckExact(inputs[1].object) || is_born(inputs[0].object))
+    return false;
+  PyObject *dict = inputs[0].object, *key = inputs[1].object;
+  const auto known = std::ranges::find_if(passing_stores_, [&](const PassingStore& store) {
+    return store.dict.get() == dict && PyUnicode_Compare(store.key.get(), key) == 0;
+  });
+  const bool is_passing_value = is_store && tensors().is_wrapped(inputs[2].object);
+  Tracked* tracked = find(dict);
+  if (is_passing_value) {
+    PyObject* before = PyDict_GetItemWithError(dict, key);
+    if (before == nullptr || tracked == nullptr || !is_passing(inputs[2].object)) return false;
+    if (known == passing_stores_.end())
+      passing_stores_.push_back({Object::share(dict), Object::share(key), Object::share(before)});
+  } else {
+    if (known == passing_stores_.end()) return false;
+    const bool is_back = is_store && known->before.get() == inputs[2].object && tracked != nullptr;
+    passing_stores_.erase(known);
+    if (!is_back) return false;
+  }
+  note_dict_change(*tracked, inputs[1], ref_of(inputs[2].object));
+  note_act();
+  return true;
+}
+
 void TraceSteps::effect(StepKind kind, std::span<const Value> inputs, int arg, PyObject* names) {
   if (!active()) return;
   const Value target = inputs[0];
@@ -200,6 +248,7 @@ void TraceSteps::effect(StepKind kind, std::span<const Value> inputs, int arg, P
   const bool lazy = tracked != nullptr && (!tracked->born || kind == StepKind::set_cell);
   const bool is_store = kind == StepKind::set_item || kind == StepKind::del_item;
   if (is_store) use(inputs[1]);
+  if (passes(kind, inputs)) return;
   const Value changed = inputs[kind == StepKind::call && inputs.size() > 1 ? 1 : 0];
   if (is_born(changed.object) && settle_around_transient(inputs)) {
     transient(changed.object);
@@ -210,17 +259,23 @@ void TraceSteps::effect(StepKind kind, std::span<const Value> inputs, int arg, P
     note_act();
     return;
   }
-  if (!keeps_elements(kind)) settle_inside(inputs);
+  const Py_ssize_t place = is_store ? place_in_made_list(target.object, inputs[1]) : -1;
+  const bool is_placed = place >= 0;
+  if (!keeps_elements(kind) && !is_placed) settle_inside(inputs);
   const bool appends = kind == StepKind::list_append && is_lazy_number(inputs[1]);
   const bool fills = kind == StepKind::set_item && keeps_values_apart(target.object, inputs[1]);
   if (Tracked* container = find(changed.object);
-      container != nullptr && kind != StepKind::list_append && !fills)
+      container != nullptr && kind != StepKind::list_append && !fills && !is_placed)
     settle_elements(*container);
-  const bool puts = appends || (fills && is_lazy_number(inputs[2]));
+  const bool puts = appends || ((fills || (is_placed && kind == StepKind::set_item)) &&
+                                is_lazy_number(inputs[2]));
   std::vector<Operand> prepared = operands(inputs, lazy || puts);
   if (!active()) return;
   if (appends) append_lazy(*tracked, inputs[1].ref);
   if (fills) put_lazy(*find(target.object), inputs[1].object, puts ? inputs[2].ref : 0);
+  if (is_placed && kind == StepKind::del_item) find(target.object)->lazy.remove_item(place);
+  if (is_placed && kind == StepKind::set_item)
+    set_lazy(*find(target.object), place, puts ? inputs[2].ref : 0);
   if (lazy && prepared.size() > 1) note_changing(prepared.back().ref);
   if (Tracked* dict = find(changed.object);
       dict != nullptr && (kind == StepKind::del_item || kind == StepKind::call))

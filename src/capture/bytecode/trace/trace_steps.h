@@ -30,6 +30,9 @@ class TraceSteps : public TraceSizes {
   // dict. No segment ends while one is alive.
   void transient(PyObject* object);
   bool has_transients() const { return !transients_.empty(); }
+  // Something that can't be made again stands in a dict from outside, in the place of what was there:
+  // as functional_call() puts tensors into a module for a while.
+  bool has_passing_store() const { return !passing_stores_.empty(); }
   bool keeps_elements_apart(PyObject* list) const;  // from outside: single items are its account
 
   // How far the account is. has_changed(): a step since then changes something that was there
@@ -48,6 +51,11 @@ class TraceSteps : public TraceSizes {
 
   std::vector<Step> steps_;
   std::vector<PyObject*> transients_;
+  struct PassingStore {
+    Object dict, key;
+    Object before;  // what a cached call still finds there
+  };
+  std::vector<PassingStore> passing_stores_;
 
  private:
   Ref adopt_constant(PyObject* object, int holders);
@@ -56,8 +64,11 @@ class TraceSteps : public TraceSizes {
   std::vector<Operand> elements(StepKind kind, std::span<const Value> values, LazyElements& lazy);
   void append_lazy(Tracked& list, Ref number);
   void put_lazy(Tracked& dict, PyObject* key, Ref number);  // 0: something else
+  void set_lazy(Tracked& list, Py_ssize_t place, Ref number);
+  Py_ssize_t place_in_made_list(PyObject* list, Value key) const;
   bool keeps_values_apart(PyObject* dict, Value key) const;
   bool settle_around_transient(std::span<const Value> values);
+  bool passes(StepKind kind, std::span<const Value> inputs);
   void note_dict_change(Tracked& dict, Value key, Ref ref);
   void note_field_change(Tracked& object, PyObject* name, Ref ref);
   bool is_change(const Step& step, Ref nodes) const;

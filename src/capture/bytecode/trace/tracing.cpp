@@ -26,7 +26,7 @@ bool is_tracing() { return active_tracing() != nullptr; }
 void end_stopped(const Trace& trace) {
   Tracing* tracing = current_tracing();
   if (tracing == nullptr || tracing->trace != &trace || trace.active() || !tracing->end ||
-      tracing->called_back > 0)
+      tracing->called_back > 0 || tensors().is_under_transform())
     return;
   const auto end = std::exchange(tracing->end, nullptr);
   keep_account(tracing->trace, end);

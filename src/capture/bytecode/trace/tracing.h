@@ -49,6 +49,7 @@ struct Tracing {
   bool looks_inside = false;                // and it looks into what they return
   std::unordered_set<PyObject*> callbacks;  // Python functions that such C code was given
   int called_back = 0;                      // > 0: followed code that C code has called
+  int units = 0;                            // > 0: in a call of such (interpret/follow.h)
   struct Callee {
     Object code;
     Place place;

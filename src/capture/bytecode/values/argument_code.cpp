@@ -1,6 +1,6 @@
 // Objects of the user's among the arguments of PyTorch's C functions. The argument parser asks them
 // for an index, a number or a __torch_function__, which is Python code that reads what it likes.
-#include "capture/bytecode/cpython/names.h"
+#include "capture/bytecode/cpython/libraries.h"
 #include "capture/bytecode/values/operations.h"
 
 namespace smelt::bytecode {
@@ -27,6 +27,8 @@ bool has_followable_code(Trace& trace, Value object) {
     trace.read_type(type, name, found);
   }
   for (PyObject* name : others) {
+    if (_PyType_Lookup(type, name) != nullptr)
+      return false;  // not asked: it may be code that tells
     const Result found = get_attribute(&trace, object, name);
     Py_XDECREF(found.object);
     if (found.object != nullptr) return false;
@@ -85,8 +87,7 @@ bool has_own_method(Trace& trace, PyObject* tensor, PyObject* name) {
   PyObject* found = _PyType_Lookup(type, name);
   trace.read_type(type, name, found);
   if (found == nullptr || !PyFunction_Check(found)) return true;
-  PyObject* module = PyDict_GetItemWithError(PyFunction_GET_GLOBALS(found), names().name);
-  return module != nullptr && PyUnicode_Check(module) && text_of(module).starts_with("torch");
+  return is_of_package(PyFunction_GET_GLOBALS(found), "torch");
 }
 
 }  // namespace smelt::bytecode

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "capture/bytecode/cpython/known_types.h"
+#include "capture/bytecode/cpython/libraries.h"
 #include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/values/attribute_lookup.h"
 #include "capture/bytecode/values/dynamic_tensors.h"
@@ -208,12 +209,33 @@ Result get_from_module_type(Trace& trace, Value module, PyObject* name) {
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
 
+// One of torch's own that it loads when it is first asked for: from then on it is there.
+bool is_lazy_module(PyObject* dict, PyObject* name) {
+  if (library_of(dict) != "torch") return false;
+  PyObject* lazy = PyDict_GetItemString(dict, "_lazy_modules");
+  return lazy != nullptr && PyAnySet_Check(lazy) && PySet_Contains(lazy, name) == 1;
+}
+
 Result get_module_attribute(Trace& trace, Value module, PyObject* name) {
   PyObject* dict = PyModule_GetDict(module.object);
   trace.guard_same(module);
+  trace.guard_type(module);
+  PyTypeObject* type = Py_TYPE(module.object);
+  if (PyObject* of_type = _PyType_Lookup(type, name); of_type && is_data_descriptor(of_type))
+    return get_from_module_type(trace, module, name);
+  if (type != &PyModule_Type) trace.read_type(type, name, _PyType_Lookup(type, name));
   if (PyObject* found = PyDict_GetItemWithError(dict, name))
     return {Py_NewRef(found), trace.read_dict({dict, 0}, name, found)};
   PyObject* fallback = PyDict_GetItemWithError(dict, names().getattr);
+  if (is_lazy_module(dict, name)) {
+    {
+      const Unfollowed unfollowed(&trace, false, Trust::everybody);
+      const Object loaded = Object::steal(PyObject_GetAttr(module.object, name));
+      if (!loaded) return {};
+    }
+    if (PyObject* found = PyDict_GetItemWithError(dict, name))
+      return {Py_NewRef(found), trace.read_dict({dict, 0}, name, found)};
+  }
   trace.read_absent({dict, 0}, name);
   if (fallback == nullptr) trace.read_absent({dict, 0}, names().getattr);
   if (fallback == nullptr || !PyFunction_Check(fallback))
@@ -269,6 +291,7 @@ Result get_type_attribute(Trace& trace, Value type, PyObject* name) {
   auto* cls = reinterpret_cast<PyTypeObject*>(type.object);
   PyTypeObject* meta = Py_TYPE(cls);
   trace.guard_same(type);
+  if (meta != &PyType_Type) trace.guard_type(type);
   PyObject* fallback = nullptr;
   if (meta->tp_getattro != PyType_Type.tp_getattro) {
     static PyObject* const generic = _PyType_Lookup(&PyType_Type, names().getattribute);
@@ -376,23 +399,25 @@ Result get_tensor_field(Trace& trace, Value tensor, PyObject* name) {
                                                         "grad_dtype",
                                                         "name",
                                                         "_base"};
-  // What an op's kind alone decides, not what is in its arguments.
-  static const std::unordered_set<std::string> without_shape{
-      "dtype", "device", "layout", "requires_grad", "is_cuda", "is_cpu", "is_sparse", "is_meta"};
   const std::string field = text_of(name);
+  // What an op's kind alone decides, not what is in its arguments.
+  static const std::unordered_set<std::string> about_kind{"dtype", "device", "layout",
+                                                          "requires_grad", "itemsize"};
+  const bool is_without_shape =
+      about_kind.contains(field) || (field.starts_with("is_") && !changing.contains(field));
   // Those that tell of the shape no more than its rank, and those that are ops.
   static const std::unordered_set<std::string> without_sizes{
       "data", "T", "mT", "H", "mH", "real", "imag", "ndim", "_version"};
   if (trace.sizes.any() && field == "shape")
     if (const std::optional<Result> shape = read_shape(trace, tensor)) return *shape;
-  if (trace.sizes.any() && !without_shape.contains(field) && !changing.contains(field) &&
+  if (trace.sizes.any() && !is_without_shape && !changing.contains(field) &&
       !without_sizes.contains(field))
     trace.pin_sizes_of(tensor.object);
   if (field == "_cdata") {  // an address
     trace.use(tensor);
     return unfollowed_attribute(&trace, tensor, name);
   }
-  if (without_shape.contains(field))
+  if (is_without_shape)
     use_in_op(trace, tensor);
   else
     trace.use(tensor);
@@ -535,6 +560,15 @@ void look_up_op(Trace& trace, PyObject* object, PyObject* name) {
   if (!op) PyErr_Clear();
 }
 
+// A module whose class looks in its dict, as types.ModuleType does, and has no code of its own for
+// that.
+bool is_plain_module(PyObject* object) {
+  static PyObject* const generic = _PyType_Lookup(&PyModule_Type, names().getattribute);
+  PyTypeObject* type = Py_TYPE(object);
+  return PyModule_Check(object) && type->tp_dictoffset == PyModule_Type.tp_dictoffset &&
+         (type == &PyModule_Type || _PyType_Lookup(type, names().getattribute) == generic);
+}
+
 }  // namespace
 
 bool has_generic_attributes(PyTypeObject* type) {
@@ -559,8 +593,7 @@ Result get_attribute(Trace* trace, Value object, PyObject* name) {
   object = trace->value(object.object, object.ref);
   PyTypeObject* type = Py_TYPE(object.object);
   look_up_op(*trace, object.object, name);
-  if (PyModule_Check(object.object) && type->tp_dictoffset == PyModule_Type.tp_dictoffset)
-    return get_module_attribute(*trace, object, name);
+  if (is_plain_module(object.object)) return get_module_attribute(*trace, object, name);
   if (PyType_Check(object.object)) return get_type_attribute(*trace, object, name);
   if (type == &PySuper_Type) return get_super_attribute(*trace, object, name);
   if (PyMethod_Check(object.object)) {

@@ -6,6 +6,7 @@
 #include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/cpython/private_api.h"
 #include "capture/bytecode/values/dynamic_tensors.h"
+#include "capture/bytecode/values/list_stores.h"
 #include "capture/bytecode/values/operations.h"
 #include "capture/bytecode/values/sizes.h"
 
@@ -194,18 +195,6 @@ bool is_whole_slice(PyObject* key) {
   return slice->start == Py_None && slice->stop == Py_None && slice->step == Py_None;
 }
 
-// list[key] of a list that existed before is there, and the trace keeps account of single elements.
-bool is_element_of(Trace& trace, Value list, Value key) {
-  if (!PyList_CheckExact(list.object) || !PyLong_CheckExact(key.object) ||
-      !trace.keeps_elements_apart(list.object))
-    return false;
-  const Py_ssize_t index = PyLong_AsSsize_t(key.object);
-  PyErr_Clear();
-  if (index < 0 || index >= PyList_GET_SIZE(list.object)) return false;
-  trace.guard_length(list);
-  return true;
-}
-
 // Before a store: writes down what will be done. False if it has been done already, with *ok.
 bool prepare_store(Trace& trace, Value container, Value key, Value item, bool* ok) {
   PyObject* object = container.object;
@@ -220,15 +209,17 @@ bool prepare_store(Trace& trace, Value container, Value key, Value item, bool* o
   }
   if (container.ref == 0) container.ref = trace.ref_of(object);
   const bool is_list = PyList_Check(object) || (is_deque(object) && trace.is_born(object));
+  if (!is_list && shows_when_hashed(key.object)) {
+    trace.stop(BreakReason::c_callback, std::string("a method of ") + Py_TYPE(key.object)->tp_name);
+    return true;
+  }
   if (!(is_list || PyDict_Check(object)) || (container.ref == 0 && !PyDict_CheckExact(object))) {
     trace.stop(BreakReason::mutation, Py_TYPE(object)->tp_name);
     return true;
   }
-  if (is_list && item.object != nullptr && is_element_of(trace, container, key)) {
-    trace.use(key);
-    const Value inputs[] = {container, key, item};
-    trace.effect(StepKind::set_item, inputs);
-    return true;
+  if (const auto done = is_list ? put_in_list(trace, container, key, item) : std::nullopt) {
+    *ok = *done;
+    return false;
   }
   if (is_list) {
     if (item.object == nullptr && PyList_CheckExact(object) && is_whole_slice(key.object))
@@ -388,20 +379,6 @@ void use_key(Trace& trace, Value key) {
     trace.use(key);
   else
     trace.guard_same(key);
-}
-
-bool is_hashed_by_code(PyObject* key) {
-  if (is_atom(key) || is_tensor(key)) return false;
-  if (PyTuple_CheckExact(key)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i)
-      if (is_hashed_by_code(PyTuple_GET_ITEM(key, i))) return true;
-    return false;
-  }
-  for (PyObject* name : {names().hash, names().eq})
-    if (PyObject* method = python_method(key, name);
-        method != nullptr && !is_in_module(method, "enum"))
-      return true;
-  return false;
 }
 
 PyObject* look_up(Trace& trace, PyObject* dict, PyObject* key) {
@@ -599,14 +576,13 @@ Result build_slice(Trace* trace, std::span<const Value> parts) {
       PySlice_New(parts[0].object, parts[1].object, parts.size() > 2 ? parts[2].object : nullptr);
   if (slice == nullptr || !is_following(trace)) return {slice, 0};
   for (const Value& part : parts)
-    if (is_constant(part.object) && !(trace->sizes.any() && trace->is_size(part.ref)))
-      trace->use(part);
+    if (is_constant(part.object) && !trace->take_as_size(part.ref)) trace->use(part);
   return make_new(trace, StepKind::build_slice, parts, slice);
 }
 
 bool list_append(Trace* trace, Value list, Value item) {
   if (is_following(trace)) {
-    if (!trace->is_lazy_number(item)) settle(*trace, item);
+    if (!trace->is_lazy_number(item) && !trace->is_born(item.object)) settle(*trace, item);
     const Value inputs[] = {list, item};
     trace->effect(StepKind::list_append, inputs);
   }
@@ -724,6 +700,8 @@ bool dict_update(Trace* trace, Value dict, Value other) {
     other = behind_proxy(*trace, other);
     if (!PyDict_Check(other.object)) {
       trace->stop(BreakReason::mutation, "a dict");
+    } else if (has_key_that_shows(other.object)) {
+      trace->stop(BreakReason::c_callback, "the keys of a dict");
     } else if (is_merged_by_keys(other.object)) {
       const Result method = get_attribute(trace, other, names().keys);
       const Object held = Object::steal(method.object);
@@ -740,10 +718,14 @@ bool dict_update(Trace* trace, Value dict, Value other) {
       return true;
     }
   }
-  return PyDict_Update(dict.object, other.object) == 0;
+  if (!PyODict_Check(dict.object)) return PyDict_Update(dict.object, other.object) == 0;
+  static PyObject* const update = PyUnicode_InternFromString("update");
+  PyObject* method = _PyType_Lookup(&PyODict_Type, update);
+  PyObject* const arguments[] = {dict.object, other.object};
+  return static_cast<bool>(Object::steal(PyObject_Vectorcall(method, arguments, 2, nullptr)));
 }
 
-bool dict_merge(Trace* trace, Value dict, Value other, PyObject* callee) {
+bool dict_merge(Trace* trace, Value dict, Value other) {
   const bool unique = [&] {
     if (!is_following(trace) || !PyDict_Check(other.object)) return false;
     if (is_merged_by_keys(other.object) && python_method(other.object, names().keys) != nullptr)
@@ -756,7 +738,6 @@ bool dict_merge(Trace* trace, Value dict, Value other, PyObject* callee) {
   }();
   if (unique) return dict_update(trace, dict, other);
   if (is_following(trace)) trace->stop(BreakReason::mutation, "a dict of keyword arguments");
-  (void)callee;
   return _PyDict_MergeEx(dict.object, other.object, 2) == 0;
 }
 

@@ -9,6 +9,7 @@
 #include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/trace/boundary.h"
 #include "capture/bytecode/values/operations.h"
+#include "capture/bytecode/values/sizes.h"
 
 namespace smelt::bytecode {
 namespace {
@@ -170,7 +171,8 @@ Result account_for(Trace& trace, Value iterable, PyObject* iterator) {
     return {};
   }
   if (iterator == object) return {iterator, iterable.ref};
-  if (is_sequence_iterator(iterator) && !is_constant(object)) {
+  if (is_sequence_iterator(iterator) &&
+      (!is_constant(object) || has_lazy_elements(trace, iterable))) {
     trace.guard_type(iterable);
     trace.iterator(iterator, iterable);
     return {iterator, trace.ref_of(iterator)};
@@ -235,7 +237,7 @@ Result get_storage_iter(Trace& trace, PyTypeObject* owner, Value iterable) {
                      owner->tp_iter(iterable.object));
 }
 
-Result next(Trace* trace, Value iterator) {
+Result advance(Trace* trace, Value iterator) {
   PyObject* object = iterator.object;
   const auto plainly = [&]() -> Result { return {advance_plainly(object), 0}; };
   if (!is_following(trace)) {
@@ -243,9 +245,7 @@ Result next(Trace* trace, Value iterator) {
       PyErr_Format(PyExc_TypeError, "'%.200s' object is not an iterator", Py_TYPE(object)->tp_name);
       return {};
     }
-    Result result = plainly();
-    if (result.object == nullptr && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
-    return result;
+    return plainly();
   }
   Value over;
   int position;
@@ -263,9 +263,7 @@ Result next(Trace* trace, Value iterator) {
   } else if (PyObject* method = python_method(object, names().next)) {
     trace->guard_type(iterator);
     const Ref ref = trace->read_type(Py_TYPE(object), names().next, method);
-    result = call(trace, {method, ref}, std::span(&iterator, 1), nullptr);
-    if (result.object == nullptr && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
-    return result;
+    return call(trace, {method, ref}, std::span(&iterator, 1), nullptr);
   } else if (trace->is_born(object)) {
     if (Py_TYPE(object) == &PyMap_Type && inner_of(object)) return next_of_map(*trace, object);
     if (Py_TYPE(object) == &PyFilter_Type && inner_of(object))
@@ -276,7 +274,6 @@ Result next(Trace* trace, Value iterator) {
       result = plainly();
     }
     trace->check_log();
-    if (result.object == nullptr && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
     if (result.object != nullptr && is_match(result.object)) trace->transient(result.object);
     if (result.object != nullptr && PyTuple_CheckExact(result.object)) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result.object); ++i) {
@@ -290,7 +287,15 @@ Result next(Trace* trace, Value iterator) {
     return result;
   }
   trace->stop(BreakReason::iterator, Py_TYPE(object)->tp_name);
-  return next(nullptr, iterator);
+  return advance(nullptr, iterator);
+}
+
+Result next(Trace* trace, Value iterator) {
+  const Result item = advance(trace, iterator);
+  if (item.object == nullptr && PyErr_Occurred() != nullptr &&
+      PyErr_ExceptionMatches(PyExc_StopIteration))
+    PyErr_Clear();
+  return item;
 }
 
 }  // namespace smelt::bytecode

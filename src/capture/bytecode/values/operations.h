@@ -59,6 +59,9 @@ Object as_tuple(std::span<const Value> values);
 void use_key(Trace& trace, Value key);
 // Code in Python is asked for the key's hash, or for whether it is equal to another one.
 bool is_hashed_by_code(PyObject* key);
+// Whether that code may do what can be seen.
+bool shows_when_hashed(PyObject* key);
+bool has_key_that_shows(PyObject* dict);
 // PyDict_GetItemWithError(), with the key's __hash__ and __eq__ followed.
 PyObject* look_up(Trace& trace, PyObject* dict, PyObject* key);
 // The dict behind a mapping proxy, in the place of the proxy: reads of it are guarded as any dict's
@@ -80,8 +83,8 @@ Result build_set(Trace* trace, std::span<const Value> items);
 // keys and values alternate
 Result build_map(Trace* trace, std::span<const Value> items);
 Result build_slice(Trace* trace, std::span<const Value> parts);
-// LIST_APPEND, SET_ADD, MAP_ADD, LIST_EXTEND, SET_UPDATE, DICT_UPDATE, DICT_MERGE (with the callee
-// for its error message), LIST_TO_TUPLE.
+// LIST_APPEND, SET_ADD, MAP_ADD, LIST_EXTEND, SET_UPDATE, DICT_UPDATE, DICT_MERGE (without its
+// error message), LIST_TO_TUPLE.
 bool list_append(Trace* trace, Value list, Value item);
 bool list_extend(Trace* trace, Value list, Value items);
 bool set_add(Trace* trace, Value set, Value item);
@@ -89,7 +92,7 @@ bool set_update(Trace* trace, Value set, Value items);
 bool dict_update(Trace* trace, Value dict, Value other);
 // By mapping.keys() and mapping[key].
 bool update_by_keys(Trace& trace, Value dict, Value mapping, Value keys_method);
-bool dict_merge(Trace* trace, Value dict, Value other, PyObject* callee);
+bool dict_merge(Trace* trace, Value dict, Value other);
 Result list_to_tuple(Trace* trace, Value list);
 // The elements of an iterable, one by one and all of them: UNPACK_SEQUENCE, UNPACK_EX,
 // CALL_FUNCTION_EX's arguments. New references; false with an error set. Raises nothing about their
@@ -103,7 +106,10 @@ Result get_iter(Trace* trace, Value iterable);
 bool touch_iterator(Trace& trace, Value iterator);
 // list.__iter__(x), dict.__iter__(x)
 Result get_storage_iter(Trace& trace, PyTypeObject* owner, Value iterable);
+// Without an object and an error: it is at its end.
 Result next(Trace* trace, Value iterator);
+// The same, but at its end a StopIteration may be set, which has what it returns.
+Result advance(Trace* trace, Value iterator);
 
 // tensor_values.cpp
 // The name of a function in C; empty: it is none.

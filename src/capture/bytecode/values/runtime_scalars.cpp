@@ -79,8 +79,12 @@ class Disguise {
   size_t end() {
     open_ = false;
     const StandInUse use = trace_.log().end_stand_ins();
-    for (const Value& number : numbers_)
-      if (std::ranges::count(use.looked_at, number.ref) > 0) trace_.use(number);
+    for (const Value& number : numbers_) {
+      const bool is_used =
+          std::ranges::count(use.looked_at, number.ref) > 0 ||
+          (std::ranges::count(use.sizes, number.ref) > 0 && !trace_.take_as_size(number.ref));
+      if (is_used) trace_.use(number);
+    }
     return use.ops;
   }
   void use_all() {
@@ -104,9 +108,9 @@ class Disguise {
 
   PyObject* disguise(Value number) {
     number = trace_.value(number.object, number.ref);
-    PyObject* made = trace_.active() ? trace_.log().stand_in(number.object, number.ref,
-                                                             trace_.is_size(number.ref))
-                                     : nullptr;
+    const bool is_size = trace_.active() && trace_.may_be_size(number.ref);
+    PyObject* made =
+        trace_.active() ? trace_.log().stand_in(number.object, number.ref, is_size) : nullptr;
     if (made == nullptr) {
       trace_.use(number);
       return number.object;

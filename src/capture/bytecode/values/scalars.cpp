@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "capture/bytecode/cpython/libraries.h"
 #include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/trace/boundary.h"
 #include "capture/bytecode/values/operations.h"
@@ -68,10 +69,7 @@ PyObject* operand_method(PyObject* object, PyObject* name) {
   if (name == nullptr) return nullptr;
   PyObject* found = python_method(object, name);
   if (found == nullptr || !is_tensor(object)) return found;
-  PyObject* module = PyDict_GetItemWithError(PyFunction_GET_GLOBALS(found), names().name);
-  const bool is_own =
-      module != nullptr && PyUnicode_Check(module) && text_of(module).starts_with("torch");
-  return is_own ? nullptr : found;
+  return is_of_package(PyFunction_GET_GLOBALS(found), "torch") ? nullptr : found;
 }
 
 bool has_replaced_operator(const OperatorNames& op, PyObject* a, PyObject* b) {
@@ -192,6 +190,20 @@ Asked call_comparison(Trace& trace, int op, Value a, Value b, Result* result) {
   return first == Asked::answered ? first : ask(right_first);
 }
 
+// Asks a class of C's, once those written in Python have refused: they are not asked twice.
+bool ask_operand_in_c(PyObject* name, PyObject* self, PyObject* other, Result* result) {
+  PyObject* method = name == nullptr ? nullptr : _PyType_Lookup(Py_TYPE(self), name);
+  if (method == nullptr || knows_only_its_own(self, other)) return false;
+  const descrgetfunc get = Py_TYPE(method)->tp_descr_get;
+  const Object bound =
+      get == nullptr ? Object::share(method)
+                     : Object::steal(get(method, self, reinterpret_cast<PyObject*>(Py_TYPE(self))));
+  if (bound) result->object = PyObject_CallOneArg(bound.get(), other);
+  if (result->object != Py_NotImplemented) return true;
+  Py_CLEAR(result->object);
+  return false;
+}
+
 // Python's protocol for an operator when a class written in Python takes part.
 Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, Result* result) {
   if (stops_if_blocked(trace, op, a.object, b.object)) return Asked::not_in_python;
@@ -233,7 +245,11 @@ Asked call_operator(Trace& trace, const OperatorNames& op, Value a, Value b, Res
        _PyType_Lookup(Py_TYPE(b.object), op.right) == nullptr);
   if (no_more_to_ask) return Asked::refused;
   trace.stop(BreakReason::c_function, std::string("an operator of ") + Py_TYPE(a.object)->tp_name);
-  return Asked::not_in_python;
+  if (left == nullptr && ask_operand_in_c(op.left, a.object, b.object, result))
+    return Asked::answered;
+  if (right == nullptr && !same_type && ask_operand_in_c(op.right, b.object, a.object, result))
+    return Asked::answered;
+  return Asked::refused;
 }
 
 const char* symbol_of(int op) {
@@ -277,6 +293,25 @@ Result change_container(Trace& trace, int op, Value a, Value b) {
   return {result, result == nullptr ? 0 : trace.adopt(result)};
 }
 
+// [n] * 3 of numbers that may be others in the next call.
+std::optional<Result> repeat_elements(Trace& trace, Value a, Value b) {
+  if (PyLong_CheckExact(a.object)) std::swap(a, b);
+  if (!PyLong_CheckExact(b.object) || !has_lazy_elements(trace, a)) return std::nullopt;
+  trace.use(b);
+  PyObject* product = PyNumber_Multiply(a.object, b.object);
+  if (product == nullptr) return Result{};
+  std::vector<Result> items;
+  unpack(&trace, a, items);
+  std::vector<Value> elements;
+  for (Py_ssize_t i = 0; i < Py_SIZE(product); ++i) {
+    const Result& item = items[static_cast<size_t>(i) % items.size()];
+    elements.push_back({item.object, item.ref});
+  }
+  const Result result = made_of(trace, elements, product);
+  release(items);
+  return result;
+}
+
 Result binary_on_containers(Trace& trace, int op, Value a, Value b) {
   if (op == NB_INPLACE_ADD && PyList_CheckExact(a.object)) {
     if (!list_extend(&trace, a, b)) return {};
@@ -296,6 +331,8 @@ Result binary_on_containers(Trace& trace, int op, Value a, Value b) {
       release(items);
       return result;
     }
+  if (op == NB_MULTIPLY)
+    if (const std::optional<Result> repeated = repeat_elements(trace, a, b)) return *repeated;
   touch(trace, a);
   touch(trace, b);
   const Transparent transparent(&trace, true);
@@ -466,7 +503,10 @@ Result is_same(Trace* trace, Value a, Value b, bool negate) {
   if (is_following(trace)) {
     const bool a_by_value = is_constant(a.object), b_by_value = is_constant(b.object);
     const bool is_none = a.object == Py_None || b.object == Py_None;
-    if (is_none && !same && (is_number(a.object) || is_number(b.object))) {
+    const auto is_told_by_type = [](PyObject* object) {
+      return is_number(object) || PyTuple_Check(object);  // whatever its elements are
+    };
+    if (is_none && !same && (is_told_by_type(a.object) || is_told_by_type(b.object))) {
       trace->guard_type(a);
       trace->guard_type(b);
     } else if (a_by_value && b_by_value) {

@@ -120,7 +120,7 @@ class IndexDisguise {
   Object part(Value v) {
     v = trace_.value(v.object, v.ref);
     if (PySlice_Check(v.object)) return slice(v);
-    if (PyLong_CheckExact(v.object) && trace_.is_size(v.ref)) return number(v);
+    if (PyLong_CheckExact(v.object) && trace_.take_as_size(v.ref)) return number(v);
     use_in_op(trace_, v);
     return Object::share(v.object);
   }
@@ -144,9 +144,10 @@ class IndexDisguise {
     bool any = false;
     for (Py_ssize_t i = 0; i < 3; ++i) {
       const Ref ref = v.ref == 0 ? 0 : trace_.read_slice(v.object, i);
-      any = any || trace_.is_size(ref);
-      made[i] = trace_.is_size(ref) ? number({parts[i], ref}) : Object::share(parts[i]);
-      if (ref != 0 && !trace_.is_size(ref)) trace_.use({parts[i], ref});
+      const bool is_size = trace_.take_as_size(ref);
+      any = any || is_size;
+      made[i] = is_size ? number({parts[i], ref}) : Object::share(parts[i]);
+      if (ref != 0 && !is_size) trace_.use({parts[i], ref});
     }
     if (!any) {
       use_in_op(trace_, v);

@@ -7,16 +7,16 @@
 #include <span>
 #include <vector>
 
-#include "capture/log/op_log.h"
+#include "log/call_log.h"
 
 namespace smelt {
 
 // [i][j]: after a pass from output i, one from output j raises in eager that the graph has been
 // gone through before.
-std::vector<std::vector<bool>> used_up_by(const OpLog& log, std::span<const LogValue> outputs);
+std::vector<std::vector<bool>> used_up_by(const CallLog& log, std::span<const LogValue> outputs);
 
 // [i][k]: a pass from output i may come to input k.
-std::vector<std::vector<bool>> reached_by(const OpLog& log, std::span<const LogValue> outputs,
+std::vector<std::vector<bool>> reached_by(const CallLog& log, std::span<const LogValue> outputs,
                                           std::span<const LogValue> inputs);
 
 }  // namespace smelt

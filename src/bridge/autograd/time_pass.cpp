@@ -1,4 +1,4 @@
-#include "bridge/time_pass.h"
+#include "bridge/autograd/time_pass.h"
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>

@@ -1,4 +1,5 @@
 """smelt bench on models of users: what is measured, and what is printed."""
+import itertools
 import json
 import math
 
@@ -7,6 +8,13 @@ import pytest
 from smelt.instruments import energy, rounds, terminal
 
 FEW = ('--rounds', '10')
+
+
+@pytest.fixture
+def even_clock(monkeypatch):
+    """A clock on which all calls take equally long, whatever else the machine does: nothing is slower than its baseline."""
+    ticks = itertools.count()
+    monkeypatch.setattr(rounds, 'clock', lambda: next(ticks) * 1e-3)
 
 
 def measured(smelt_command, *arguments):
@@ -81,11 +89,11 @@ def test_a_mode_without_effect_is_said(models, smelt_command, monkeypatch):
     assert code == 0 and err.count('\n') == 1 and 'has nothing of its own on the CPU' in err
 
 
-def test_a_baseline_is_measured_again_as_it_was(models, smelt_command):
+def test_a_baseline_is_measured_again_as_it_was(models, smelt_command, even_clock):
     code, _, err = smelt_command('bench', '--save', f'{models}:chain', '--inputs', 'torch.ones(rows)', '--sweep', 'rows=3,4', '--option',
                                  'fusion=none', *FEW, '--no-memory')
     assert code == 0, err
-    code, out, err = smelt_command('bench', '--check', 'last', '--tolerance', 50, *FEW, '--no-memory', '--json')
+    code, out, err = smelt_command('bench', '--check', 'last', *FEW, '--no-memory', '--json')
     assert code == 0, err
     found = json.loads(out)
     assert [(row['label'], row['point']) for row in found['check']] == [('smelt fusion=none', {'rows': 3}), ('smelt fusion=none', {'rows': 4})]
@@ -111,11 +119,11 @@ def test_files_that_are_no_baselines(models, smelt_command, tmp_path, text):
         assert (code, out, err.count('\n')) == (2, '', 1) and 'the baseline' in err
 
 
-def test_a_baseline_of_another_machine_or_kind(models, smelt_command, tmp_path):
+def test_a_baseline_of_another_machine_or_kind(models, smelt_command, tmp_path, even_clock):
     path = tmp_path / 'baseline.json'
     found = measured(smelt_command, f'{models}:make_training', '--no-memory')
     path.write_text(json.dumps(found | {'hardware': found['hardware'] | {'cpu': 'abacus'}}))
-    code, out, _ = smelt_command('bench', f'{models}:make_training', '--check', path, '--tolerance', 50, *FEW, '--no-memory')
+    code, out, _ = smelt_command('bench', f'{models}:make_training', '--check', path, *FEW, '--no-memory')
     assert code == 0 and 'measured on other hardware: cpu was abacus' in out
     code, _, err = smelt_command('bench', f'{models}:make_training', '--train', '--check', path)
     assert code == 2 and 'is of inference' in err

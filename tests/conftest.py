@@ -9,6 +9,14 @@ import pytest
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def cpu_clock():
+    """What compiling costs and what calls take is measured while tests run too, and decides what is compiled. By a clock on the wall
+    a machine that does other things would decide otherwise now and then, and counts of graphs, kernels and hits would differ."""
+    from smelt import _native
+    _native.use_cpu_clock()
+
+
 @pytest.fixture(autouse=True)
 def no_dispatch_key_is_left_behind():
     """PyTorch's switches on this thread are as before: a key of smelt's own would slow down all that the process does then."""

@@ -1,5 +1,7 @@
 #include "diagnostics/clock.h"
 
+#include <time.h>
+
 #include <chrono>
 #include <utility>
 
@@ -21,6 +23,12 @@ int64_t now_ns() {
 }
 
 void set_clock(std::function<int64_t()> clock) { given_clock() = std::move(clock); }
+
+int64_t thread_cpu_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::nanoseconds(std::chrono::seconds(now.tv_sec)).count() + now.tv_nsec;
+}
 
 int64_t code_ns() { return waited_ns; }
 void add_code_ns(int64_t ns) { waited_ns += ns; }

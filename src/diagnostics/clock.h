@@ -11,6 +11,8 @@ namespace smelt {
 int64_t now_ns();
 // Empty: the machine's. Not while other threads ask.
 void set_clock(std::function<int64_t()> clock);
+// Nanoseconds that this thread has computed for. What else the machine does is no part of them.
+int64_t thread_cpu_ns();
 
 // Nanoseconds that this thread has waited for code, since it began: a call that does so says nothing
 // about the next.

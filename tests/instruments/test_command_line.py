@@ -156,10 +156,11 @@ def test_a_command_that_is_interrupted_while_pytorch_is_loaded(tmp_path):
 
 
 def test_import_takes_at_most_30_ms_beyond_torch():
-    """Processor time, which other programs do not lengthen much: the least of some."""
+    """Processor time, which other programs do not lengthen much: the least of some. They take caches and half of a core, and files from
+    memory, all the same: in a bad minute there are more tries."""
     program = 'import torch, time; start = time.process_time(); import smelt; print(time.process_time() - start)'
     took = []
-    for _ in range(8):
+    for _ in range(20):
         took.append(float(smelt_process('-c', program).stdout))
         if took[-1] <= 0.03:
             return

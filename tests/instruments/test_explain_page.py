@@ -78,8 +78,10 @@ def test_the_parts_of_a_call_make_the_call():
 
 
 def test_the_shortest_of_the_profiled_calls_is_told():
-    """All calls are in one session of the profiler, and the time line has one of them."""
-    calls = []
+    """All calls are in one session of the profiler, and the time line has one of them. Which is the shortest a watch says too: a machine
+    that does other things may hold up any of them."""
+    calls, took = [], []
+    ops = {'sin': 0.2, 'cos': 0.1, 'exp': 0.0, 'tan': 0.3}  # each call by its op, and how long it waits
 
     class State:
         def restore(self):
@@ -87,14 +89,18 @@ def test_the_shortest_of_the_profiled_calls_is_told():
 
     def call():
         calls.append('called')
-        if calls.count('called') != 3:
-            time.sleep(0.05)
-        return torch.ones(10).sin()
-    timeline, took = time_line(call, State(), 4)
-    assert calls == ['called', 'restored'] * 4 and took < 0.04
+        op, wait = list(ops.items())[calls.count('called') - 1]
+        start = time.perf_counter()
+        time.sleep(wait)
+        result = getattr(torch.ones(10), op)()
+        took.append(time.perf_counter() - start)
+        return result
+    timeline, told = time_line(call, State(), 4)
+    assert calls == ['called', 'restored'] * 4
     names = [row['name'] for row in timeline]
-    assert names.count('call') == 1 and names.count('aten::sin') == 1
-    assert timeline[0]['name'] == 'call' and timeline[0]['seconds'] == pytest.approx(took)
+    assert names.count('call') == 1
+    assert [op for op in ops if f'aten::{op}' in names] == [list(ops)[took.index(min(took))]]
+    assert timeline[0]['name'] == 'call' and timeline[0]['seconds'] == pytest.approx(told)
 
 
 def test_nodes_know_their_kernel_and_why_it_ends(data):
@@ -201,7 +207,7 @@ def test_kernel_times_make_the_call():
     x = torch.randn(3000, 2000)
     with torch.no_grad():
         ratios = []
-        for _ in range(3):  # what else the machine does may fall between them
+        for _ in range(10):  # what else the machine does may fall between them
             data = inspection.inspect(*smelt.explain(large)(x)._call)
             ratios.append(sum(row['seconds'] for row in data['kernels']) / data['profiled_seconds'])
             if 0.9 <= ratios[-1] <= 1.1:
@@ -424,7 +430,11 @@ USE = """(async () => {
 @needs_browser
 @pytest.mark.slow
 def test_five_thousand_nodes_without_lag(data, opened):
-    small, large = (opened(data | {'graphs': [nodes_of_a_large_graph(count)], 'ends_of_groups': [[]]}).run(USE) for count in (100, 5000))
-    assert large['found'] == 100 and large['all'] == 5000
-    # A machine that does other things is slow with few nodes as well.
-    assert large['zoom'] < max(100, 4 * small['zoom']) and large['search'] < max(150, 4 * small['zoom']), (small, large)
+    """In frames of a machine that has nothing else to do: the best of some tries, since another program may take any of them. One that
+    does other things all the time is slow with few nodes as well."""
+    for _ in range(5):
+        small, large = (opened(data | {'graphs': [nodes_of_a_large_graph(count)], 'ends_of_groups': [[]]}).run(USE) for count in (100, 5000))
+        assert large['found'] == 100 and large['all'] == 5000
+        if large['zoom'] < max(100, 4 * small['zoom']) and large['search'] < max(150, 4 * small['zoom']):
+            return
+    assert False, (small, large)

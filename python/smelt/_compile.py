@@ -16,7 +16,7 @@ _said = set()  # what was warned of, once per process
 
 
 def compile(model=None, *, mode='default', backend='native', dynamic=None, fullgraph=False, options=None, disable=False,
-            **unknown):
+            recompile_limit=None, **unknown):
     """A callable that does what `model` does, with its tensor work compiled.
 
     model: a function, a method, an nn.Module, or any other callable. A compiled nn.Module is an instance of the model's
@@ -33,9 +33,10 @@ def compile(model=None, *, mode='default', backend='native', dynamic=None, fullg
     options: a dict of 'background', 'freeze', 'fusion', 'max_fused_nodes', 'numerics', 'recompile_limit', 'rollback',
         'specialize' and 'verify_every', and for who looks for a fault 'disabled_passes'.
     disable: returns `model` itself, as the environment variable SMELT_DISABLE=1 does for the whole process.
+    recompile_limit: the option of that name.
     """
     settings = _settings.check(mode=mode, backend=backend, dynamic=dynamic, fullgraph=fullgraph, options=options,
-                               **unknown)
+                               recompile_limit=recompile_limit, **unknown)
     disabled = _settings.check_disable(disable) or is_off()
     if not disabled:
         say_once(settings.notes(), stacklevel=3)

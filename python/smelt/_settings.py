@@ -10,7 +10,11 @@ from ._errors import ArgumentError, OptionError
 MODES = ('default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs', 'lite')
 # Whether programs on CUDA are run as CUDA graphs; in other modes where that is measured to be quicker.
 GRAPHS = {'reduce-overhead': 'always', 'max-autotune': 'always', 'max-autotune-no-cudagraphs': 'never'}
-KEYWORDS = ('mode', 'backend', 'dynamic', 'fullgraph', 'options', 'disable')
+KEYWORDS = ('mode', 'backend', 'dynamic', 'fullgraph', 'options', 'disable', 'recompile_limit')
+# Further arguments of torch.compile, and what to do instead.
+_INSTEAD = {'name': 'leave it out, reports name the function itself',
+            'isolate_recompiles': 'leave it out, each compiled function has variants and a limit of its own',
+            'shapes_spec': 'mark the tensors, smelt.mark_dynamic(x, dim, min=..., max=...)'}
 
 
 def _one_of(*values):
@@ -131,11 +135,14 @@ class Settings:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
-def check(*, mode='default', backend='native', dynamic=None, fullgraph=False, options=None, **unknown):
+def check(*, mode='default', backend='native', dynamic=None, fullgraph=False, options=None, recompile_limit=None, **unknown):
     """Settings of these arguments; an error that lists the valid ones if one is not."""
     if unknown:
-        raise ArgumentError(f'smelt.compile has no argument {_names(unknown)}; there are {_names(KEYWORDS)}')
+        known = [f'{name!r}: {_INSTEAD[name]}' for name in unknown if name in _INSTEAD]
+        raise ArgumentError(f'smelt.compile has no argument {_names(unknown)}; ' + (
+            '; '.join(known) if len(known) == len(unknown) else f'there are {_names(KEYWORDS)}'))
     mode = 'default' if mode is None else mode
+    backend = 'native' if backend is None else backend
     if mode not in MODES:
         raise OptionError(f'smelt.compile has no mode {mode!r}; there are {_names(MODES)}')
     if not callable(backend) and (not isinstance(backend, str) or backend not in _backends):
@@ -143,7 +150,12 @@ def check(*, mode='default', backend='native', dynamic=None, fullgraph=False, op
                           'given to smelt.register_backend, or a function of (graph, example_inputs)')
     if dynamic is not None and not isinstance(dynamic, bool):
         raise OptionError(f'dynamic is None, True or False, not {dynamic!r}')
-    return Settings(mode, backend, dynamic, _flag('fullgraph', fullgraph), _check_options(options))
+    options = _check_options(options)
+    if recompile_limit is not None:
+        if 'recompile_limit' in options:
+            raise OptionError("recompile_limit is an argument or one of the options, and here it is both")
+        options = _check_options({**options, 'recompile_limit': recompile_limit})
+    return Settings(mode, backend, dynamic, _flag('fullgraph', fullgraph), options)
 
 
 def _flag(name, value):

@@ -329,6 +329,24 @@ def test_options():
     same(smelt.compile(scaled, options=options), scaled, torch.randn(4))
 
 
+def test_arguments_of_torch_compile():
+    """Those that are something else here say what."""
+    with pytest.warns(RuntimeWarning, match='was compiled 2 times'):
+        compiled = smelt.compile(lambda x: torch.tanh(x) * x.shape[0], backend=None, mode=None, dynamic=False, recompile_limit=2)
+        for size in range(2, 8):
+            compiled(torch.ones(size))
+    for keywords, said in (({'name': 'step'}, "no argument 'name'; 'name': leave it out"),
+                           ({'isolate_recompiles': True}, 'a limit of its own'),
+                           ({'shapes_spec': None}, 'smelt.mark_dynamic'),
+                           ({'name': 'step', 'nothing': 1}, "there are 'mode', .*'recompile_limit'")):
+        with pytest.raises(smelt.ArgumentError, match=said):
+            smelt.compile(torch.sin, **keywords)
+    for keywords, said in (({'recompile_limit': 0}, 'an int of at least 1, not 0'),
+                           ({'recompile_limit': 2, 'options': {'recompile_limit': 2}}, 'here it is both')):
+        with pytest.raises(smelt.OptionError, match=said):
+            smelt.compile(torch.sin, **keywords)
+
+
 def test_disable_argument():
     assert smelt.compile(scaled, disable=True) is scaled
     assert smelt.compile(disable=True)(scaled) is scaled

@@ -53,3 +53,35 @@ def test_command_lines_are_understood(page):
 def test_there_are_examples_for_cron_and_ci():
     text = (ROOT / 'docs' / 'measure.md').read_text()
     assert re.search(r'^0 3 \* \* \*.*smelt bench --check', text, re.M) and re.search(r'^- run: smelt bench .*--check', text, re.M)
+
+
+def rows_of(page, heading):
+    """The first cells of the tables under a heading, joined."""
+    text = page.read_text().split(f'\n## {heading}\n', 1)[1].split('\n## ')[0]
+    return ' '.join(line.split('|')[1] for line in text.splitlines() if line.startswith('| '))
+
+
+def test_whoever_comes_from_torch_compile_finds_each_argument_and_function():
+    import inspect
+
+    import torch
+    page = ROOT / 'docs' / 'coming_from_torch_compile.md'
+    arguments = rows_of(page, 'Arguments')
+    assert not [name for name in inspect.signature(torch.compile).parameters if not re.search(rf'\b{name}\b', arguments)]
+    functions = rows_of(page, 'Functions')
+    assert not [name for name in torch.compiler.__all__ if not re.search(rf'\b{name}\b', functions)]
+
+
+def test_the_page_names_smelts_own_arguments_and_options():
+    from smelt import _settings
+    rows = rows_of(ROOT / 'docs' / 'compile.md', 'Arguments')
+    assert not [name for name in (*_settings.KEYWORDS, *_settings.OPTIONS) if f'`{name}`' not in rows]
+
+
+def test_each_topic_of_the_log_is_on_the_page():
+    import smelt
+    with pytest.raises(smelt.Error) as error:
+        smelt.set_log('nothing')
+    known = re.findall(r'^  (\w+): ', str(error.value), re.M)
+    rows = rows_of(ROOT / 'docs' / 'measure.md', 'Logs')
+    assert len(known) > 10 and not [name for name in known if f'`{name}`' not in rows]

@@ -102,6 +102,11 @@ class Report:
             raise Error(self.note)
         return inspect(*self._call, earlier=self)
 
+    def _title(self, segment):
+        """Its function; of a module that is one graph, the module: the frame is one of PyTorch's."""
+        is_whole = self.graph_count == 1 and segment.function == 'Module._wrapped_call_impl'
+        return f'{self.name} as a whole' if is_whole else segment.function
+
     def __str__(self):
         lines = [f'{self.name}: {_count(self.graph_count, "graph")}, {_count(self.op_count, "op")}, '
                  f'{_count(self.guard_count, "guard")}, {_count(self.break_count, "break")}, '
@@ -112,7 +117,7 @@ class Report:
             if segment.ops == 0:  # Python code around the graphs, mostly PyTorch's own
                 plain += 1
                 continue
-            lines += ['', f'segment {number}: {segment.function}, {_place(segment.file, segment.line)}',
+            lines += ['', f'segment {number}: {self._title(segment)}, {_place(segment.file, segment.line)}',
                       f'  {_count(segment.ops, "op")}, {_count(segment.guards, "guard")}, '
                       f'{_count(segment.steps, "step")} on Python objects',
                       *([f'  op by op: {segment.op_by_op}'] if segment.op_by_op else []),

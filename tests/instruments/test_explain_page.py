@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import smelt
-from smelt.instruments import inspection, kernels, page
+from smelt.instruments import advice, inspection, kernels, page
+from smelt.instruments.log_lines import by_stage
 from smelt.instruments.timeline import busy_seconds, rows_of, shares_of, time_line
 
 needs_browser = pytest.mark.skipif(chromium.PATH is None, reason='there is no chromium (Debian: apt-get install chromium)')
@@ -44,7 +45,8 @@ def test_what_is_told(data):
     kernel = next(row for name, row in kernels.items() if 'tanh' in name)
     assert kernel['bytes'] == 2 * 64 * 64 * 4 and kernel['flops'] == 2 * 64 * 64 and kernel['code'].startswith('kernel ')
     assert kernel['runs'] == 1 and kernel['bandwidth'] > 0
-    assert {row['stage'] for row in data['stages']} >= {'passes', 'schedule', 'codegen'}
+    assert {row['stage'] for row in data['stages']} >= {'write down', 'passes', 'schedule', 'codegen', 'code'}
+    assert list(by_stage(data['stages']))[0] == 'write down'
     assert any(row['name'] == 'smelt::run' for row in data['timeline']) and data['memory']
     assert any('aten::' in node['op'] for nodes in data['graphs'] for node in nodes)
     assert any('torch.where' in row['text'] for row in data['advice'])
@@ -215,6 +217,74 @@ def test_kernel_times_make_the_call():
     assert False, ratios
 
 
+MEASURED = {'profiled_seconds': 1.0, 'compiled_seconds': 1.0, 'eager_seconds': 1.0, 'first_call': 4.0, 'device_seconds': 0.0, 'mode': 'default',
+            'shares': {'python': 0.4}, 'breaks': [], 'kernels': [], 'timeline': [], 'rollbacks': [], 'recompiles': [], 'segments': [1, 2],
+            'rounds': {'eager': [1.0] * 5, 'compiled': [1.0] * 5}}
+
+
+def advised(**more):
+    return [(row['seconds'], row['text']) for row in advice.advice(MEASURED | more)]
+
+
+def test_what_wins_most_comes_first():
+    breaks = [{'file': 'a.py', 'line': line, 'sentence': 'a branch', 'remedy': 'torch.where'} for line in (3, 5)]
+    found = advised(breaks=breaks, frozen_seconds=0.7, recompiles=['x: size at dimension 0 is 5, was 3'])
+    assert [round(seconds, 3) for seconds, _ in found] == [0.3, 0.2, 0.2, 0.0]
+    assert 'freeze' in found[0][1] and 'wins 300 ms of a call (30 %)' in found[0][1] and 'a.py:3: a branch. Remedy: torch.where' in found[1][1]
+    assert 'Compiled again once, which takes about 2000 ms each: x: size at dimension 0 is 5, was 3.' in found[3][1]
+
+
+def test_many_recompiles_are_one_advice():
+    (_, text), = advised(recompiles=[f'x: size at dimension 0 is {i + 1}, was {i}' for i in range(7)])
+    assert 'Compiled again 7 times' in text and 'is 4, was 3; and 3 more. Warm up' in text
+
+
+@pytest.mark.parametrize('compiled, is_slower', (([1.5] * 5, True), ([5.0, 9.0, 1.0, 7.0, 1.0], False)))
+def test_slower_is_what_the_quickest_calls_are_too(compiled, is_slower):
+    found = advised(rounds={'eager': [1.0] * 5, 'compiled': compiled}, compiled_seconds=sorted(compiled)[2])
+    assert ('slower than eager by 500 ms of a call (33 %)' in str(found)) == is_slower
+
+
+def test_the_bandwidth_of_a_machine_whose_threads_wait_for_each_other(monkeypatch):
+    monkeypatch.setattr(kernels, '_quickest', lambda pairs, device: 1e-3 if len(pairs) > 4 else 1.0)
+    assert kernels.measured_bandwidth.__wrapped__('cpu', 1 << 22) == 2 * (1 << 22) / 1e-3
+    monkeypatch.setattr(kernels, '_quickest', lambda pairs, device: 1e-3)
+    assert kernels.measured_bandwidth.__wrapped__('cpu', 1 << 22) == 2 * (1 << 22) / 1e-3
+
+
+LIBRARY = """
+def scaled(x):
+    return x * 2
+
+
+def loud(x):
+    y = scaled(x)
+    z = y + 1
+    print(end='')
+    w = z * 3
+    v = w - 1
+    u = v / 2
+    return u
+"""
+
+
+def test_of_libraries_the_text_shows_what_is_not_compiled(tmp_path, smelt_command, monkeypatch):
+    place = tmp_path / 'site-packages'
+    place.mkdir()
+    (place / 'loud_library.py').write_text(LIBRARY)
+    monkeypatch.syspath_prepend(str(place))
+    code, out, err = smelt_command('explain', 'loud_library:loud', '--inputs', 'torch.ones(3)')
+    assert code == 0, err
+    shown = out.split('source: ')[1].split('times:')[0]
+    assert '!     9      print' in shown and '+     8      z = y + 1' in shown and 'return u' not in shown
+    assert 'compiled as a whole, of libraries: scaled (--html shows them)' in shown
+
+
+def test_a_model_that_is_one_graph_has_its_name():
+    report = smelt.explain(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()))(torch.ones(2, 3))
+    assert 'segment 1: Sequential as a whole, ' in str(report) and 'Module._wrapped_call_impl' not in str(report)
+
+
 def test_it_changes_nothing():
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -320,6 +390,10 @@ def test_sections_open_and_close(data, opened):
             heights.append(page_.run(f"document.getElementById('{name}').offsetHeight"))
         assert heights[0] != heights[1], name
     assert page_.run("document.querySelectorAll('#kernels table tr').length") == 1 + len(data['kernels'])
+    assert re.search(' (us|ms|s)$', page_.run("document.querySelector('#memory .axes').textContent"))
+    stages = page_.run("document.querySelector('#stages table').textContent")
+    assert 'write down' in stages and 'machine code' in stages
+    assert 'tensor ops' in page_.run("document.getElementById('segments').textContent")
 
 
 PICTURE = """(async () => {

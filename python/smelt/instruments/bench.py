@@ -10,7 +10,7 @@ import torch
 from .. import _compile, _native
 from . import energy, machine, memory, rounds
 from .contestants import INFERENCE, make_step
-from .log_lines import collected, stages_of
+from .log_lines import by_stage, collected, stages_of
 from .problems import Problem, of_users_code
 
 def run(target, contestants, *, kind=INFERENCE, sweep=None, device=None, seconds=5.0, rounds_=None,
@@ -88,8 +88,7 @@ def _first_call(step, devices):
     stages = {}
     if after['segments'] > before['segments']:
         stages['write down'] = (after['record_ns'] - before['record_ns']) / 1e9
-        for row in stages_of(lines):
-            stages[row['stage']] = stages.get(row['stage'], 0.0) + row['seconds']
+        stages |= by_stage(stages_of(lines))
     return {'first_call': took, 'stages': stages, 'graphs': after['graphs'] - before['graphs'],
             'graph_breaks': after['graph_breaks'] - before['graph_breaks']}
 

@@ -4,6 +4,7 @@ import sys
 
 from . import terminal
 from .command import add_command, add_target, load_target, print_json
+from .log_lines import by_stage
 from .problems import Problem, check_file, of_users_code, whole_numbers
 
 EXAMPLES = """\
@@ -103,9 +104,8 @@ def _show(data):
         print(f'memory that a call takes on the {device}: {terminal.bytes_(max(0, *(live for _, live in rows), 0))} at its peak')
     if data['device_seconds']:
         print(f'the GPU is busy for {terminal.seconds(data["device_seconds"])} of {terminal.seconds(data["profiled_seconds"])}')
-    stages = sorted(data['stages'], key=lambda row: -row['seconds'])[:6]
-    if stages:
-        print('compiling: ' + ', '.join(f'{row["name"]} {terminal.seconds(row["seconds"])}' for row in stages))
+    if stages := by_stage(data['stages']):
+        print('compiling: ' + ', '.join(f'{name} {terminal.seconds(took)}' for name, took in stages.items()))
     if data['kernels']:
         print()
         terminal.table(['kernel', 'ops', 'runs', 'time', 'bytes', 'flops', 'of bandwidth'],
@@ -127,15 +127,38 @@ _MARKS = {'compiled': ('+', '32'), 'break': ('!', '31'), 'eager': ('-', '33'), '
 
 
 def _show_source(sources):
-    """The user's lines, marked and coloured by what became of them."""
+    """The user's lines, marked and coloured by what became of them; of libraries the lines that are not compiled, with their
+    neighbours."""
     if not sources:
         return
     print('\nsource: + compiled, ! a graph ends, - run by Python')
-    colours = sys.stdout.isatty()
+    colours, whole = sys.stdout.isatty(), []
     for file in sources:
         for function in file['functions']:
+            is_librarys = 'site-packages' in file['file'] or 'dist-packages' in file['file']
+            shown = _not_compiled(function['lines']) if is_librarys else function['lines']
+            if not shown:
+                whole.append(function['name'])
+                continue
             print(f'  {function["name"]}, {file["file"]}')
-            for line in function['lines']:
+            before = None
+            for line in shown:
+                if before is not None and line['number'] > before + 1:
+                    print('         ...')
+                before = line['number']
                 mark, colour = _MARKS[line['state']]
                 text = f'  {mark} {line["number"]:>5}  {line["text"]}'
                 print(f'\033[{colour}m{text}\033[0m' if colours and colour else text)
+    if whole:
+        names = ', '.join(whole[:_MOST_NAMES]) + (f' and {len(whole) - _MOST_NAMES} more' if len(whole) > _MOST_NAMES else '')
+        print(f'  compiled as a whole, of libraries: {names} (--html shows them)')
+
+
+_MOST_NAMES = 12
+_NEIGHBOURS = 2
+
+
+def _not_compiled(lines):
+    """Those at which a graph ends or that Python runs, and some around them."""
+    at = [number for number, line in enumerate(lines) if line['state'] in ('break', 'eager')]
+    return [line for number, line in enumerate(lines) if any(abs(number - other) <= _NEIGHBOURS for other in at)]

@@ -43,3 +43,11 @@ def stages_of(lines):
         inner = sum(row['seconds'] for (stage, _), row in found.items() if stage in ('schedule', 'codegen'))
         lower['seconds'] = max(0.0, lower['seconds'] - inner)
     return list(found.values())
+
+
+def by_stage(stages):
+    """{stage: seconds}, in the order in which they come."""
+    found = {}
+    for row in stages:
+        found[row['stage']] = found.get(row['stage'], 0.0) + row['seconds']
+    return found

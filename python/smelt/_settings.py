@@ -81,6 +81,11 @@ def list_backends():
     return sorted(_backends)
 
 
+def function_of(name):
+    """Of a back end that was registered; None of smelt's own."""
+    return _backends.get(name)
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Arguments of smelt.compile, checked."""

@@ -15,6 +15,15 @@ def fresh(monkeypatch, tmp_path):
 
 
 @pytest.fixture
+def one_thread():
+    """Of PyTorch's: several wait for each other, on a machine that does other things most of the time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def smelt_command(capsys):
     """Runs a command in this process: (exit code, stdout, stderr)."""
     def run(*arguments):

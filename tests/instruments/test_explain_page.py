@@ -393,7 +393,7 @@ def test_sections_open_and_close(data, opened):
     assert re.search(' (us|ms|s)$', page_.run("document.querySelector('#memory .axes').textContent"))
     stages = page_.run("document.querySelector('#stages table').textContent")
     assert 'write down' in stages and 'machine code' in stages
-    assert 'tensor ops' in page_.run("document.getElementById('segments').textContent")
+    assert '3 ops' in page_.run("document.querySelector('#segments details summary').textContent")
 
 
 PICTURE = """(async () => {

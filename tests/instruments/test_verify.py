@@ -1,10 +1,15 @@
 """smelt.verify: right results pass with their differences, wrong ones are told, narrowed down and shown by a script."""
+import collections
+import itertools
 import json
 import os
 import subprocess
 import sys
+import threading
+import time
 import warnings
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -176,6 +181,45 @@ def test_the_script_runs(tmp_path):
     done = subprocess.run([sys.executable, path], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert 'largest difference' in done.stdout
+
+
+def wrong_sin(graph, example_inputs):
+    return wrong_where('aten::sin')(graph, example_inputs)
+
+
+def script_of(backend):
+    with torch.no_grad():
+        found = smelt.verify(smelt.compile(function, backend=backend), torch.randn(64, 64), torch.randn(64, 64))
+    assert found.culprit.ops == ['aten.sin.default']
+    done = subprocess.run([sys.executable, found.culprit.script], capture_output=True, text=True)
+    return done, open(found.culprit.script).read()
+
+
+@pytest.mark.parametrize('is_registered', (False, True))
+def test_the_script_has_the_back_end_of_the_user(is_registered):
+    if is_registered:
+        smelt.register_backend('wrong_sin', wrong_sin)
+    done, text = script_of('wrong_sin' if is_registered else wrong_sin)
+    assert done.returncode == 1 and 'OFF' in done.stdout, done.stderr
+    assert 'import wrong_sin as backend' in text
+
+
+def test_the_script_says_what_it_lacks():
+    done, _ = script_of(wrong_where('aten::sin'))
+    assert (done.returncode, done.stderr) == (2, 'put the back end into this script\n')
+
+
+def test_the_script_has_small_tensors():
+    with torch.no_grad():
+        found = smelt.verify(smelt.compile(function, backend=wrong_sin), torch.randn(300, 300), torch.randn(300, 300))
+    text = open(found.culprit.script).read()
+    assert len(text) < 4000 and 'torch.ops.aten.sin.default(' in text
+
+
+def test_the_segment_of_a_model_is_the_model():
+    with torch.no_grad():
+        found = smelt.verify(smelt.compile(nn.Sequential(nn.Linear(4, 4), nn.GELU()), backend=wrong_where('aten::gelu')), torch.randn(3, 4))
+    assert found.culprit.segment.startswith('Sequential as a whole, ')
 
 
 def test_passes_can_be_left_out():
@@ -361,6 +405,142 @@ def test_an_error_of_the_function_is_the_functions():
     assert torch.equal(fast(torch.ones(2)), torch.full((2,), 2.0))
 
 
+# -- what a checked call does to Python's objects: as often as without a check
+
+CALLS = []
+TOTAL = 0
+
+
+class Tally:
+    __slots__ = ('number',)
+    of_all = 0
+
+    def add(self):
+        self.number += 1
+        Tally.of_all += 1
+
+
+class Effects(nn.Module):
+    """What a call changes is in globals, closures, slots, classes and containers, some of them behind another method."""
+
+    def __init__(self):
+        super().__init__()
+        self.tally, self.array = Tally(), numpy.zeros(2)
+        self.tally.number = 0
+        self.kept = {'set': set(), 'deque': collections.deque(), 'bytes': bytearray(), 'ordered': collections.OrderedDict(),
+                     'counter': collections.Counter()}
+        local = 0
+
+        def count():
+            nonlocal local
+            local += 1
+            return local
+        self.count = count
+
+    def forward(self, x):
+        global TOTAL
+        TOTAL += 1
+        CALLS.append(TOTAL)
+        self.tally.add()
+        number = self.note()
+        Effects.largest = number
+        return x * number + TOTAL
+
+    def note(self):
+        number = self.count()
+        self.array[0] += number
+        self.kept['set'].add(number)
+        self.kept['deque'].append(number)
+        self.kept['bytes'].extend(b'x')
+        self.kept['ordered'][number] = TOTAL
+        self.kept['counter']['calls'] += 1
+        return number
+
+
+def run_effects(options):
+    global TOTAL
+    TOTAL, Tally.of_all = 0, 0
+    CALLS.clear()
+    model = Effects()
+    call = model if options is None else smelt.compile(model, options=options)
+    results = [call(torch.ones(2)).tolist() for _ in range(7)]
+    return (results, TOTAL, list(CALLS), model.tally.number, Tally.of_all, Effects.largest, model.array.tolist(), model.count(),
+            {name: list(kept.items()) if isinstance(kept, dict) else list(kept) for name, kept in model.kept.items()})
+
+
+@pytest.mark.parametrize('every', (1, 2, 3))
+def test_effects_on_objects_happen_once(every):
+    assert run_effects({'verify_every': every}) == run_effects(None)
+
+
+def suspended():
+    yield from range(50)
+
+
+ITERATORS = {'list': lambda: iter([*range(20)]), 'count': itertools.count, 'map': lambda: map(int, '123456789'), 'set': lambda: iter({*range(20)}),
+             'dict': lambda: iter(dict.fromkeys(range(20))), 'cycle': lambda: itertools.cycle([1, 2, 3]), 'zip': lambda: (iter(zip(range(20)))),
+             'generator': suspended}
+
+
+@pytest.mark.parametrize('kind', ITERATORS)
+def test_an_iterator_is_advanced_once(kind):
+    """It can't be put back: such calls are not checked, and a warning says so."""
+    def run(options):
+        iterator = ITERATORS[kind]()
+        if kind == 'generator':
+            next(iterator)
+
+        def function(x):
+            number = next(iterator)
+            return x + (number[0] if isinstance(number, tuple) else number)
+        call = function if options is None else smelt.compile(function, options=options)
+        return [call(torch.ones(1)).item() for _ in range(7)]
+    with pytest.warns(RuntimeWarning, match='is not checked, though verify_every asks for it: it .* an iterator of type') as warned:
+        assert run({'verify_every': 2}) == run(None)
+    assert len(warned) == 1
+
+
+def test_iterators_that_stay_where_they_are_do_not_matter():
+    numbers = itertools.count()
+
+    def function(x):
+        return x * 2 if numbers is not None else x
+    fast = smelt.compile(function, options={'verify_every': 1})
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert [fast(torch.ones(1)).item() for _ in range(4)] == [2.0] * 4
+    assert next(numbers) == 0
+
+
+def test_what_is_not_repeatable_is_not_checked():
+    """Eager itself gives another result from the same start."""
+    def function(x):
+        return x + time.perf_counter()
+    fast = smelt.compile(lambda x: function(x) * 1, options={'verify_every': 2})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        for _ in range(6):
+            fast(torch.zeros(1, dtype=torch.float64))
+    assert smelt.stance(fn=fast) == 'default'
+    assert [text for text in map(str, (one.message for one in caught)) if 'two eager calls from one start give different results' in text]
+
+
+def test_threads_may_call_what_is_checked():
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval()
+    fast, x = smelt.compile(model, options={'verify_every': 3}), torch.randn(5, 8)
+    expected, wrong = model(x).detach(), []
+
+    def work():
+        with torch.no_grad():
+            wrong.extend(1 for _ in range(30) if not torch.allclose(fast(x), expected, atol=1e-5))
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and smelt.stance(fn=fast) == 'default'
+
+
 # -- how far apart
 
 
@@ -444,7 +624,7 @@ def test_a_sensitive_function_in_production_is_not_rolled_back():
     assert 'output 0 is off by 2' in text or 'output 0 is off by 1.9' in text
 
 
-def test_a_step_of_adamw_in_production_is_not_rolled_back():
+def test_a_step_of_adamw_in_production_is_not_rolled_back(one_thread):
     """Weights whose gradients are rounding alone move by the learning rate, either way."""
     blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(256), nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256))
                            for _ in range(4))

@@ -8,12 +8,13 @@ import base64
 import dataclasses
 import io
 import os
+import sys
 import tempfile
 import zlib
 
 import torch
 
-from .. import _compile, _native, _tree
+from .. import _compile, _native, _settings, _tree
 from .conditioning import spread_of_function
 from .difference import compare
 from .kernels import groups_in
@@ -68,7 +69,8 @@ def narrow(original, args, kwargs, settings, state, eager, reference, spread, sc
     segment, group = _place(original, args, kwargs, settings, state, stretch)
     path = ''
     if stretch is not None:
-        path = write_script(stretch, settings, script)
+        told('smaller tensors')
+        path = write_script(_smaller(stretch, settings), settings, script)
     return Culprit(part, [] if stretch is None else str(stretch).split(', '), segment, path, tried, group)
 
 
@@ -148,7 +150,23 @@ def _bisect(low, high, holds):
 
 def _is_off(ops, first, last, settings):
     """Whether the last op's results differ between eager and compiled."""
-    stretch = ops.stretch(first, last)
+    return _differs(ops.stretch(first, last), settings)
+
+
+def _smaller(stretch, settings):
+    """The same ops with tensors of which half was cut off, again and again, as long as they show it."""
+    for dim in range(max((tensor.dim() for tensor in stretch.tensors), default=0)):
+        while (size := max((tensor.shape[dim] for tensor in stretch.tensors if tensor.dim() > dim), default=1)) > 1:
+            cut = [tensor.narrow(dim, 0, size // 2).clone() if tensor.dim() > dim and tensor.shape[dim] == size else tensor
+                   for tensor in stretch.tensors]
+            smaller = dataclasses.replace(stretch, tensors=cut)
+            if not _differs(smaller, settings):
+                break
+            stretch = smaller
+    return stretch
+
+
+def _differs(stretch, settings):
     last_op = stretch.ops[-1][0]
     if not stretch.tensors or last_op is torch.ops.aten.detach.default or 'empty' in last_op._schema.name:
         return False  # nothing is computed, or what is in memory by chance
@@ -188,8 +206,14 @@ def _place(original, args, kwargs, settings, state, stretch):
     groups = [(name, nodes) for name, nodes in groups if any(f'{names[-1]}' in node for node in nodes)]
     group = max(groups, key=lambda group: fit('\n'.join(group[1])), default=None)
     ops = [] if group is None else [node.split(' = ')[1].split('(')[0] for node in group[1]]
-    return ('' if segment is None else f'{segment["function"]}, {segment["file"]}:{segment["line"]}',
+    return ('' if segment is None else f'{_title(segment, original, native)}, {segment["file"]}:{segment["line"]}',
             '' if group is None else f'{group[0]} ({", ".join(ops)})')
+
+
+def _title(segment, original, native):
+    """The segment's function; of a module that is one graph, the module."""
+    is_whole = segment['function'] == 'Module._wrapped_call_impl' and sum(row['ops'] > 0 for row in native._segments()) == 1
+    return f'{type(original).__name__} as a whole' if is_whole else segment['function']
 
 
 # -- the script
@@ -199,24 +223,21 @@ def write_script(stretch, settings, path=None):
     """A Python file that computes the ops in eager and compiled, and says how far they are apart; its path."""
     if path is None:
         path = os.path.join(tempfile.mkdtemp(prefix='smelt-'), 'mismatch.py')
-    keywords = {key: value for key, value in settings.keywords().items() if value}
-    backend = keywords.get('backend')
-    note = ''
-    if not isinstance(backend, str) or backend not in ('native', 'eager', 'interpret'):
-        note = f'# The back end {backend!r} has to be registered before.\n'
+    keywords, setup = _as_text(settings)
     packed = _packed(stretch.tensors)
     if len(packed) > _LARGEST_IN_SCRIPT:
         data = os.path.splitext(path)[0] + '.pt'
         torch.save(stretch.tensors, data)
         load = f'tensors = torch.load(os.path.join(os.path.dirname(__file__), {os.path.basename(data)!r}))'
     else:
-        lines = '\n'.join(f"    '{packed[i:i + 100]}'" for i in range(0, len(packed), 100))
-        load = f'tensors = torch.load(io.BytesIO(zlib.decompress(base64.b64decode(\n{lines}\n))))'
+        wrapped = '\n'.join(f"    '{packed[i:i + 100]}'" for i in range(0, len(packed), 100))
+        load = f'tensors = torch.load(io.BytesIO(zlib.decompress(base64.b64decode(\n{wrapped}\n))))'
     with open(path, 'w') as file:
         file.write(f'''"""Computes some ops in eager and compiled by smelt, and compares. Exit code 1: they differ."""
 import base64
 import io
 import os
+import runpy
 import sys
 import zlib
 
@@ -230,7 +251,7 @@ from smelt.instruments.difference import compare
 
 {stretch.code()}
 
-{note}compiled = smelt.compile(ops, **{keywords!r})
+{setup}compiled = smelt.compile(ops, {keywords})
 expected = ops(*[tensor.clone() for tensor in tensors])
 for _ in range(2):
     found = compiled(*[tensor.clone() for tensor in tensors])
@@ -240,6 +261,30 @@ for row in rows:
 sys.exit(not all(row.ok for row in rows))
 ''')
     return path
+
+
+def _as_text(settings):
+    """(the keywords of smelt.compile, lines that come before) as Python text."""
+    keywords = {key: repr(value) for key, value in settings.keywords().items() if value}
+    function = settings.backend if callable(settings.backend) else _settings.function_of(settings.backend)
+    if function is not None:
+        keywords['backend'] = 'backend'
+    return ', '.join(f'{key}={value}' for key, value in keywords.items()), _import_of(function) if function is not None else ''
+
+
+def _import_of(function):
+    """Lines that give a back end of the user's the name `backend`."""
+    name, place = getattr(function, '__qualname__', ''), getattr(function, '__module__', None) or ''
+    path = os.path.abspath(getattr(getattr(function, '__code__', None), 'co_filename', ''))
+    if getattr(sys.modules.get(place), name, None) is not function or not os.path.isfile(path):
+        return (f'backend = None  # put it here: {name or type(function).__name__} has no name by which it can be imported\n'
+                'if backend is None:\n    print("put the back end into this script", file=sys.stderr)\n    sys.exit(2)\n')
+    if getattr(sys.modules[place], '__spec__', None) is None:  # a script
+        return f'backend = runpy.run_path({path!r}, run_name="back_end")[{name!r}]\n'
+    root = os.path.dirname(path)
+    for _ in range(place.count('.') + os.path.basename(path).startswith('__init__.')):
+        root = os.path.dirname(root)
+    return f'sys.path.insert(0, {root!r})\nfrom {place} import {name} as backend\n'
 
 
 def _packed(tensors):

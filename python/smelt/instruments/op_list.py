@@ -1,5 +1,7 @@
 """The aten ops of a call, written down with the tensors that they were given, so that any stretch of them can be run
 again: in eager, compiled, or as lines of a script."""
+import dataclasses
+
 import torch
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -55,7 +57,7 @@ class OpList(TorchDispatchMode):
                 if value.number not in made and value.number not in inputs:
                     inputs.append(value.number)
             made.update(results)
-        return Stretch(ops, inputs, self.contents)
+        return Stretch(ops, inputs, [self.contents[number] for number in inputs])
 
     def _needed(self, first, last):
         """Of these ops, those that the last one's results depend on, and those that write to what it reads. What was
@@ -72,12 +74,13 @@ class OpList(TorchDispatchMode):
         return kept[::-1]
 
 
+@dataclasses.dataclass(frozen=True)
 class Stretch:
     """Calls its ops one after the other; gives the results of the last one."""
 
-    def __init__(self, ops, inputs, contents):
-        self.ops, self.inputs = ops, inputs
-        self.tensors = [contents[number] for number in inputs]
+    ops: list
+    inputs: list   # numbers of the tensors that it is given
+    tensors: list  # what these hold
 
     def function(self):
         """As a plain Python function, for smelt.compile."""

@@ -12,22 +12,35 @@ from .verify import Outcome
 def check(compiled, args, kwargs):
     """In the place of a call of a CompiledFunction: the result of the call, eager's if the two differ.
 
-    The function is called twice from one start: what it changes in tensors, modules, optimizers, lists and dicts that
+    The function is called twice from one start: what it changes in tensors, modules, optimizers, containers and names that
     it can reach is put back in between. What it prints or writes elsewhere happens twice, and more often where the two differ:
-    eager is then called with other roundings, to learn whether the function is that sensitive.
+    eager is then called again, as it was and with other roundings, to learn whether the function is repeatable and how sensitive. One
+    that reaches what can't be put back is not checked.
     """
     every = compiled._settings.options['verify_every']
     compiled._watch(None, 0)
     given = args if compiled._bound is None else args[1:]
     try:
         state = State(compiled._function, args, kwargs)
-        eager = _outcome(compiled._function(*args, **kwargs), state)
+        if state.lost:
+            _not_checked(compiled, f'it can reach {state.lost[0]}, which can not be put back')
+            return compiled(*given, **kwargs)
+        result = compiled._function(*args, **kwargs)
+        if advanced := state.advanced():
+            _not_checked(compiled, f'it advances {advanced[0]}, which can not be put back')
+            return result  # a call like any other
+        eager = _outcome(result, state)
         state.restore()
         try:
             result = compiled(*given, **kwargs)
             found = _outcome(result, state)
             off = _first_off(found, eager, state.before())
             if off is not None:
+                state.restore()
+                if _first_off(_outcome(compiled._function(*args, **kwargs), state), eager, state.before()) is not None:
+                    state.restore()
+                    _not_checked(compiled, 'two eager calls from one start give different results')
+                    return compiled(*given, **kwargs)
                 state.restore()
                 spread = spread_of(compiled._function, args, kwargs, state, eager, with_gradients=False)
                 off = _first_off(found, eager, state.before(), spread)
@@ -43,6 +56,11 @@ def check(compiled, args, kwargs):
     except BaseException:
         compiled._watch(check, every)
         raise
+
+
+def _not_checked(compiled, why):
+    """Nor is any call from now on."""
+    _warn(compiled, f'is not checked, though verify_every asks for it: {why}')
 
 
 def _outcome(result, state):
@@ -74,7 +92,11 @@ def _first_off(found, eager, before, spread=None):
 
 def _roll_back(compiled, off):
     compiled._set_stance('eager')
+    _warn(compiled, f'gave another result than eager: {off}. It is left to Python from now on; smelt.verify says what is wrong, and '
+                    'smelt.stance("default", fn) switches it on again')
+
+
+def _warn(compiled, text):
     code = compiled._function.__code__
-    warnings.warn(f'smelt: {compiled._function.__qualname__} ({code.co_filename}:{code.co_firstlineno}) gave another result '
-                  f'than eager: {off}. It is left to Python from now on; smelt.verify says what is wrong, and '
-                  'smelt.stance("default", fn) switches it on again.', RuntimeWarning, stacklevel=3)
+    warnings.warn(f'smelt: {compiled._function.__qualname__} ({code.co_filename}:{code.co_firstlineno}) {text}.', RuntimeWarning,
+                  stacklevel=4)

@@ -1,14 +1,15 @@
 """What a function can reach and may change: kept, compared, and put back, so that it can be called twice from one start.
 
-Tensors are copied, with their gradients; of modules, objects, dicts and lists it is kept what they hold; the random
-generators of PyTorch, Python and NumPy are put back too. What a function does elsewhere (files, prints, C code) is not.
+Tensors are copied, with their gradients; of modules, objects, containers, global names and closures it is kept what they hold
+(holders.py); the random generators of PyTorch, Python and NumPy are put back too. What a function does elsewhere (files, prints, C code)
+is not, and neither are iterators: `lost` names them.
 """
 import random
 import sys
 
 import torch
 
-from .._reach import Reach
+from .holders import Holders, reach_of
 
 
 def _randomness():
@@ -40,29 +41,13 @@ def is_plain(tensor):
     return tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_inference()
 
 
-_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
-
-
-def _walk_attributes(reach):
-    """Goes on to what modules have besides parameters, buffers and other modules: counters, lists, caches."""
-    done, number = set(), 0
-    while number < len(reach._alive):
-        value = reach._alive[number]
-        number += 1
-        for part in value.modules() if isinstance(value, torch.nn.Module) else ():
-            if id(part) not in done:
-                done.add(id(part))
-                reach.walk([held for name, held in part.__dict__.items() if name not in _OF_EVERY_MODULE])
-
-
 class State:
     """Of everything that can be reached from `roots`, at the moment it is made."""
 
     def __init__(self, *roots):
-        reach = Reach()
-        reach.walk(roots)
-        _walk_attributes(reach)
-        self._holders = self._kept_holders(reach)
+        reach = reach_of(roots)
+        self._holders = Holders(reach)
+        self.lost = list(dict.fromkeys(self._holders.lost))  # what can't be put back
         self.tensors = [tensor for tensor in reach.tensors.values() if is_plain(tensor)]
         self.names = self._names(reach, roots)
         self._contents = [copy_of(tensor) for tensor in self.tensors]
@@ -70,31 +55,6 @@ class State:
                        else (None, None) for tensor in self.tensors]
         self._random = _randomness()
         self._generators = [(generator, generator.get_state()) for generator in reach.generators.values()]
-
-    @staticmethod
-    def _kept_holders(reach):
-        """(dict or list, copy) of what modules, objects and containers hold."""
-        found = {}
-
-        def keep(holder):
-            found[id(holder)] = (holder, holder.copy())
-        for value in reach._alive:
-            if isinstance(value, torch.nn.Module):
-                for part in value.modules():
-                    for holder in (part.__dict__, part._parameters, part._buffers):
-                        if isinstance(holder, dict):  # those of TorchScript are no dicts, and can't be changed by a call
-                            keep(holder)
-            elif type(value) in (dict, list):
-                keep(value)
-            elif isinstance(value, torch.optim.Optimizer):
-                keep(value.state)
-                for state in value.state.values():
-                    keep(state)
-                for group in value.param_groups:
-                    keep(group)
-            elif isinstance(getattr(value, '__dict__', None), dict) and not isinstance(value, torch.Tensor):
-                keep(value.__dict__)
-        return list(found.values())
 
     def _names(self, reach, roots):
         names = {}
@@ -109,12 +69,7 @@ class State:
 
     def restore(self):
         """Puts all of it back."""
-        for holder, copy in self._holders:
-            if type(holder) is list:
-                holder[:] = copy
-            elif len(holder) != len(copy) or any(holder.get(key, holder) is not value for key, value in copy.items()):
-                holder.clear()
-                holder.update(copy)
+        self._holders.restore()
         with torch.no_grad():
             for tensor, contents, (grad, grad_contents) in zip(self.tensors, self._contents, self._grads):
                 if tensor.dtype != contents.dtype or tensor.shape != contents.shape:
@@ -128,6 +83,10 @@ class State:
         _set_randomness(self._random)
         for generator, state in self._generators:
             generator.set_state(state)
+
+    def advanced(self):
+        """Iterators that were advanced since, which can't be put back."""
+        return self._holders.advanced()
 
     def has_drawn(self):
         """Random numbers were drawn since."""

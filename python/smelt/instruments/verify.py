@@ -75,9 +75,9 @@ def verify_call(fn, args=(), kwargs=None, *, settings=None, bisect=True, script=
         settings = native._settings if native is not None else _settings.check()
     settings = with_options(settings, rollback=False)
     state = State(original, args, kwargs)
-    notes = []
     told('eager')
     eager = outcome(original, args, kwargs, state)
+    notes = [f'it reaches {what}, which can not be put back: its calls may differ for that' for what in state.lost + state.advanced()]
     has_drawn = state_draws(original, args, kwargs, state)
     told('fp64 reference')
     reference, why = (None, 'it draws random numbers') if has_drawn else in_fp64(original, args, kwargs, state)

@@ -23,6 +23,8 @@ def section(name):
         text += f'```\nsmelt.{name}{signature}\n```\n\n'
     text += f'```text\n{inspect.getdoc(value) or ""}\n```\n'
     if inspect.isclass(value) and not issubclass(value, BaseException):
+        if fields := getattr(value, '__dataclass_fields__', {}):
+            text += '\nIts attributes: ' + ', '.join(f'`{field}`' for field in fields) + '.\n'
         for method, member in vars(value).items():
             if not method.startswith('_') and inspect.isfunction(member) and member.__doc__:
                 text += f'\n`{method}{inspect.signature(member)}`\n\n```text\n{textwrap.dedent(inspect.getdoc(member))}\n```\n'
@@ -30,7 +32,7 @@ def section(name):
 
 
 def page():
-    return HEAD + ''.join('\n' + section(name) for name in sorted(smelt.__all__, key=str.lower))
+    return HEAD + ''.join('\n' + section(name) for name in sorted({*smelt.__all__, *smelt._RESULTS}, key=lambda name: (name.lower(), name)))
 
 
 if __name__ == '__main__':

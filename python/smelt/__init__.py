@@ -36,10 +36,15 @@ __all__ = ['ArgumentError', 'BreakError', 'Error', 'Graph', 'InternalError', 'Op
 cmake_prefix_path = str(Path(__file__).parent / 'share' / 'cmake')
 
 
+# What functions return: for annotations and isinstance. Their modules are loaded when they are asked for.
+_RESULTS = {'Report': '_report', 'Segment': '_report', 'Break': '_report', 'Stance': '_stance', 'WarmUp': 'instruments.warm_up',
+           'Verification': 'instruments.verify', 'Difference': 'instruments.difference', 'Culprit': 'instruments.narrow'}
+
+
 def __getattr__(name):
-    if name == 'Report':
-        from ._report import Report
-        return Report
+    if name in _RESULTS:
+        from importlib import import_module
+        return getattr(import_module(f'{__name__}.{_RESULTS[name]}'), name)
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 

@@ -303,6 +303,34 @@ def test_where(models, smelt_command):
     assert code == 2 and 'looks into the submodules' in err
 
 
+@pytest.mark.parametrize('name, line', (
+    ('body', 'model.body = smelt.compile(model.body)'), ('blocks.2.up', 'model.blocks[2].up = smelt.compile(model.blocks[2].up)'),
+    ('parts.a-b', "model.set_submodule('parts.a-b', smelt.compile(model.get_submodule('parts.a-b')))"),
+    ('(the whole model)', 'model = smelt.compile(model)')))
+def test_what_to_compile_is_a_line_of_python(name, line):
+    import torch
+
+    import smelt
+    from smelt.instruments.bench_command import _how_to_compile
+    assert _how_to_compile(name) == line
+    model = torch.nn.ModuleDict({'body': torch.nn.ReLU(), 'blocks': torch.nn.ModuleList(torch.nn.ModuleDict({'up': torch.nn.ReLU()}) for _ in range(3)),
+                                 'parts': torch.nn.ModuleDict({'a-b': torch.nn.ReLU()})})
+    names = {'model': model, 'smelt': smelt}
+    exec(line, names)
+    assert smelt._compile.native_of(names['model'].get_submodule('' if name.startswith('(') else name)) is not None
+
+
+@pytest.mark.parametrize('value, said', ((0.0009996, '1 ms'), (0.00099949, '999 us'), (1.5, '1.5 s'), (2000, '2000 s'), (3e-9, '3 ns'), (4e-10, '0.4 ns'),
+                                         (0.9999, '1 s'), (0, '0 ns')))
+def test_times_are_read_at_a_glance(value, said):
+    assert terminal.seconds(value) == said
+
+
+def test_numbers_and_bytes_too():
+    assert [terminal.count(value) for value in (0, 3, 999.7, 1000, 15_900, 2e6, 3e12)] == ['0', '3', '1 k', '1 k', '15.9 k', '2 M', '3000 G']
+    assert [terminal.bytes_(value) for value in (0, 7, 1023, 1 << 10, 1.1 * (1 << 20), 5 << 40)] == ['0 B', '7 B', '1023 B', '1 KiB', '1.1 MiB', '5120 GiB']
+
+
 @pytest.mark.parametrize('ending', ('png', 'svg', 'html'))
 def test_plot(models, smelt_command, tmp_path, ending):
     pytest.importorskip('matplotlib')

@@ -379,6 +379,14 @@ def test_in_a_browser(data, opened):
 
 @needs_browser
 @pytest.mark.slow
+def test_numbers_are_read_at_a_glance(data, opened):
+    page_ = opened(data)
+    assert page_.run('[0.0009996, 0.00099949, 2000, 3e-9].map(seconds)') == ['1.00 ms', '999 us', '2000 s', '3.00 ns']
+    assert page_.run('[7, 1023, 1004 * 1024, 1.5 * 2 ** 20].map(bytes)') == ['7 B', '1023 B', '1004 KiB', '1.50 MiB']
+
+
+@needs_browser
+@pytest.mark.slow
 def test_sections_open_and_close(data, opened):
     page_ = opened(data | {'recompiles': ['x: size at dimension 0 is 5, was 3']})
     for name in ('advice', 'source', 'segments', 'recompiles', 'graphs', 'groups', 'kernels', 'timeline', 'memory', 'stages', 'programs'):
@@ -390,7 +398,7 @@ def test_sections_open_and_close(data, opened):
             heights.append(page_.run(f"document.getElementById('{name}').offsetHeight"))
         assert heights[0] != heights[1], name
     assert page_.run("document.querySelectorAll('#kernels table tr').length") == 1 + len(data['kernels'])
-    assert re.search(' (us|ms|s)$', page_.run("document.querySelector('#memory .axes').textContent"))
+    assert re.search(' (ns|us|ms|s)$', page_.run("document.querySelector('#memory .axes').textContent"))
     stages = page_.run("document.querySelector('#stages table').textContent")
     assert 'write down' in stages and 'machine code' in stages
     assert '3 ops' in page_.run("document.querySelector('#segments details summary').textContent")

@@ -153,6 +153,70 @@ def test_other_threads_see_it():
     assert seen == [before]
 
 
+@pytest.mark.parametrize('per_function', (False, True))
+def test_blocks_of_threads_end_in_any_order(per_function):
+    """Each takes away its own stance: none is left behind when all have ended."""
+    fn = smelt.compile(scaled) if per_function else None
+    first, second = smelt.stance('eager', fn), smelt.stance('fail_on_recompile', fn)
+    first.restore()
+    assert smelt.stance(fn=fn) == 'fail_on_recompile'
+    second.restore()
+    assert smelt.stance(fn=fn) == 'default'
+    first.restore()  # once more is nothing
+    assert smelt.stance(fn=fn) == 'default'
+
+
+def test_many_threads_take_stances():
+    fast, x, seen = smelt.compile(scaled), torch.randn(4), []
+
+    def work(name):
+        for _ in range(200):
+            with smelt.stance(name):
+                seen.append(torch.equal(fast(x), scaled(x)))
+    threads = [threading.Thread(target=work, args=(name,)) for name in ('eager', 'eager_on_recompile', 'default')]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(seen) and len(seen) == 600 and smelt.stance() == 'default'
+
+
+def test_nested_blocks_and_what_is_taken_for_good_in_them():
+    with smelt.stance('eager'):
+        with smelt.stance('fail_on_recompile'):
+            smelt.stance('eager_on_recompile')
+            assert smelt.stance() == 'eager_on_recompile'
+        assert smelt.stance() == 'eager'
+    assert smelt.stance() == 'default'
+    smelt.stance('eager')
+    with smelt.stance('fail_on_recompile'):
+        pass
+    assert smelt.stance() == 'eager'
+    smelt.stance('default')
+    assert smelt.stance() == 'default'
+
+
+def test_a_stance_that_is_taken_again_and_again_costs_no_memory():
+    from smelt import _stance
+    with smelt.stance('eager'):
+        for _ in range(100):
+            smelt.stance('eager')
+            smelt.stance('default')
+        assert len(_stance._of_process._entries) <= 3
+    assert smelt.stance() == 'default'
+
+
+def test_a_rollback_in_a_block_stays():
+    from smelt import _stance
+    fast = smelt.compile(scaled)
+    with smelt.stance('fail_on_recompile', fast):
+        _stance.taken_of(smelt._compile.native_of(fast)).settle('eager')
+        assert smelt.stance(fn=fast) == 'eager'
+    assert smelt.stance(fn=fast) == 'eager'
+    smelt.stance('default', fast)
+    assert smelt.stance(fn=fast) == 'default'
+
+
 def test_wrong_uses():
     with pytest.raises(smelt.OptionError, match='there are .default., .eager.'):
         smelt.stance('lazy')

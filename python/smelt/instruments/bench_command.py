@@ -218,7 +218,16 @@ def _where(arguments, target, contestants, kind, sweep):
               terminal.seconds(row['compiled']), ('-' if row['saved'] < 0 else '') + terminal.seconds(abs(row['saved'])),
               f'{row["speedup"]:.2f} ({row["speedup_low"]:.2f} .. {row["speedup_high"]:.2f})'] for row in rows]
     terminal.table(['submodule', 'calls', 'eager', 'compiled', 'saved per step', 'speed-up (95 %)'], cells)
-    worth = [row for row in rows if row.get('speedup_low', 0) > 1.02 and not row['name'].startswith('(')]
-    if worth:
-        name = worth[0]['name']
-        print(f'the most is won by compiling {name}: model.{name} = smelt.compile(model.{name})')
+    if worth := [row['name'] for row in rows if row.get('speedup_low', 0) > 1.02]:
+        print(f'the most is won by compiling {worth[0].strip("()")}: {_how_to_compile(worth[0])}')
+
+
+def _how_to_compile(name):
+    """A line of Python; of the whole model, (the whole model)."""
+    if name.startswith('('):
+        return 'model = smelt.compile(model)'
+    parts = name.split('.')
+    if not all(part.isidentifier() or part.isdecimal() for part in parts):
+        return f'model.set_submodule({name!r}, smelt.compile(model.get_submodule({name!r})))'
+    place = 'model' + ''.join(f'[{part}]' if part.isdecimal() else f'.{part}' for part in parts)
+    return f'{place} = smelt.compile({place})'

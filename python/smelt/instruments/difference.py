@@ -15,7 +15,8 @@ _INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.float
 
 @dataclasses.dataclass
 class Difference:
-    """Of one output, gradient or changed tensor. `reference`: how far compiled and eager are from fp64; None: unknown."""
+    """How far apart one output, gradient or changed tensor is, compiled and in eager; and each from the fp64 reference, None where there
+    is none."""
 
     name: str
     dtype: str

@@ -1,7 +1,7 @@
 """options={'verify_every': n}: one call in n is checked against eager, and a function that is off goes back to eager."""
 import warnings
 
-from .. import _tree
+from .. import _stance, _tree
 from .conditioning import spread_of
 from .difference import compare
 from .problems import one_line
@@ -91,7 +91,7 @@ def _first_off(found, eager, before, spread=None):
 
 
 def _roll_back(compiled, off):
-    compiled._set_stance('eager')
+    _stance.taken_of(compiled).settle('eager')
     _warn(compiled, f'gave another result than eager: {off}. It is left to Python from now on; smelt.verify says what is wrong, and '
                     'smelt.stance("default", fn) switches it on again')
 

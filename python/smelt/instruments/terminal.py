@@ -90,22 +90,21 @@ def _progress_columns(width):
 
 def seconds(value):
     """A time in the unit that reads best."""
-    for unit, scale in (('s', 1), ('ms', 1e-3), ('us', 1e-6)):
-        if value >= scale:
-            return f'{value / scale:.3g} {unit}' if value / scale < 1000 else f'{value / scale:.0f} {unit}'
-    return f'{value * 1e9:.3g} ns'
+    return _in_unit(value, (('s', 1), ('ms', 1e-3), ('us', 1e-6), ('ns', 1e-9)))
 
 
 def count(value):
     """A large number with its unit: 15.9 k."""
-    for unit, scale in (('G', 1e9), ('M', 1e6), ('k', 1e3)):
-        if value >= scale:
-            return f'{value / scale:.3g} {unit}'
-    return f'{value:.3g}'
+    return _in_unit(value, (('G', 1e9), ('M', 1e6), ('k', 1e3), ('', 1)))
 
 
 def bytes_(value):
-    for unit, scale in (('GiB', 1 << 30), ('MiB', 1 << 20), ('KiB', 1 << 10)):
-        if value >= scale:
-            return f'{value / scale:.3g} {unit}' if value / scale < 1000 else f'{value / scale:.0f} {unit}'
-    return f'{value} B'
+    return _in_unit(value, (('GiB', 1 << 30), ('MiB', 1 << 20), ('KiB', 1 << 10), ('B', 1)))
+
+
+def _in_unit(value, units):
+    """By three digits, in the largest unit of which it has one; the smallest else."""
+    for unit, scale in units:
+        if value >= 0.9995 * scale or (unit, scale) == units[-1]:
+            number = value / scale
+            return f'{number:.0f} {unit}'.rstrip() if number >= 999.5 else f'{number:.3g} {unit}'.rstrip()

@@ -103,8 +103,9 @@ class Report:
         return inspect(*self._call, earlier=self)
 
     def _title(self, segment):
-        """Its function; of a module that is one graph, the module: the frame is one of PyTorch's."""
-        is_whole = self.graph_count == 1 and segment.function == 'Module._wrapped_call_impl'
+        """Its function; of a module that is one graph, or several for other sizes, the module: the frame is one of PyTorch's."""
+        places = {(one.function, one.line, one.offset) for one in self.segments if one.ops}
+        is_whole = len(places) == 1 and segment.function == 'Module._wrapped_call_impl'
         return f'{self.name} as a whole' if is_whole else segment.function
 
     def __str__(self):

@@ -281,8 +281,10 @@ def test_of_libraries_the_text_shows_what_is_not_compiled(tmp_path, smelt_comman
 
 
 def test_a_model_that_is_one_graph_has_its_name():
-    report = smelt.explain(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()))(torch.ones(2, 3))
-    assert 'segment 1: Sequential as a whole, ' in str(report) and 'Module._wrapped_call_impl' not in str(report)
+    model = smelt.compile(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()))
+    for rows in (2, 3):  # of each size
+        report = smelt.explain(model)(torch.ones(rows, 3))
+        assert f'segment {rows - 1}: Sequential as a whole, ' in str(report) and 'Module._wrapped_call_impl' not in str(report)
 
 
 def test_it_changes_nothing():

@@ -212,7 +212,8 @@ def _place(original, args, kwargs, settings, state, stretch):
 
 def _title(segment, original, native):
     """The segment's function; of a module that is one graph, the module."""
-    is_whole = segment['function'] == 'Module._wrapped_call_impl' and sum(row['ops'] > 0 for row in native._segments()) == 1
+    places = {(row['function'], row['line'], row['offset']) for row in native._segments() if row['ops']}
+    is_whole = segment['function'] == 'Module._wrapped_call_impl' and len(places) == 1
     return f'{type(original).__name__} as a whole' if is_whole else segment['function']
 
 

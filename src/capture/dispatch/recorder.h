@@ -159,6 +159,7 @@ class Recorder final : public NumberRecording {
   void enter(OpName op) { op_ = op; }
   std::string last_op() const override { return op_ == OpName() ? "the function" : op_.str(); }
   const SymbolTable& symbols() const { return *symbols_; }
+  SymbolTable& symbols() { return *symbols_; }
   // The number that a 0-dim tensor stands for, symbolic ones included.
   at::Scalar number_in(const at::Tensor& wrapped) const;
 

@@ -347,6 +347,23 @@ def test_a_compiled_call_that_raises_is_rolled_back():
     assert compiled.stance == 'eager'
 
 
+def test_the_warning_names_the_model_and_a_line_of_its_own():
+    runs = []
+
+    def wrong(graph, example_inputs):
+        def run(*inputs):
+            runs.append(1)
+            return [output + (len(runs) > 1) for output in graph(*inputs)]
+        return run
+    fast = smelt.compile(Net().eval(), backend=wrong, options={'verify_every': 1})
+    with pytest.warns(RuntimeWarning) as caught, torch.no_grad():
+        for _ in range(3):
+            fast(torch.randn(2, 8))
+    (warning,) = caught
+    assert f'smelt: Net ({__file__}:{Net.forward.__code__.co_firstlineno}) gave another result' in str(warning.message)
+    assert warning.filename == __file__
+
+
 def scaled(x):
     return x * 2
 

@@ -1,5 +1,8 @@
 """options={'verify_every': n}: one call in n is checked against eager, and a function that is off goes back to eager."""
+import inspect
 import warnings
+
+import torch
 
 from .. import _stance, _tree
 from .conditioning import spread_of
@@ -97,6 +100,8 @@ def _roll_back(compiled, off):
 
 
 def _warn(compiled, text):
-    code = compiled._function.__code__
-    warnings.warn(f'smelt: {compiled._function.__qualname__} ({code.co_filename}:{code.co_firstlineno}) {text}.', RuntimeWarning,
-                  stacklevel=4)
+    name, function = compiled._function.__qualname__, compiled._function
+    if isinstance(compiled._bound, torch.nn.Module):  # whose frame is one of PyTorch's
+        name, function = type(compiled._bound).__name__, getattr(type(compiled._bound), 'forward', function)
+    code = getattr(inspect.unwrap(function), '__code__', compiled._function.__code__)
+    warnings.warn(f'smelt: {name} ({code.co_filename}:{code.co_firstlineno}) {text}.', RuntimeWarning, stacklevel=4)

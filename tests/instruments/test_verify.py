@@ -3,6 +3,7 @@ import collections
 import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -452,7 +453,8 @@ class Effects(nn.Module):
             nonlocal local
             local += 1
             return local
-        self.count = count
+        self.count, self.seen = count, []
+        self.see = self.seen.append
 
     def forward(self, x):
         global TOTAL
@@ -466,6 +468,7 @@ class Effects(nn.Module):
     def note(self):
         number = self.count()
         self.array[0] += number
+        self.see(number)
         self.kept['set'].add(number)
         self.kept['deque'].append(number)
         self.kept['bytes'].extend(b'x')
@@ -481,13 +484,35 @@ def run_effects(options):
     model = Effects()
     call = model if options is None else smelt.compile(model, options=options)
     results = [call(torch.ones(2)).tolist() for _ in range(7)]
-    return (results, TOTAL, list(CALLS), model.tally.number, Tally.of_all, Effects.largest, model.array.tolist(), model.count(),
+    return (results, TOTAL, list(CALLS), model.tally.number, Tally.of_all, Effects.largest, model.array.tolist(), model.count(), model.seen,
             {name: list(kept.items()) if isinstance(kept, dict) else list(kept) for name, kept in model.kept.items()})
 
 
 @pytest.mark.parametrize('every', (1, 2, 3))
 def test_effects_on_objects_happen_once(every):
     assert run_effects({'verify_every': every}) == run_effects(None)
+
+
+GENERATORS = {'python': lambda: random.Random(3).random, 'numpy': lambda: numpy.random.default_rng(3).random,
+              'old numpy': lambda: numpy.random.RandomState(3).random_sample,
+              'torch': lambda generator=torch.Generator().manual_seed(3): torch.rand((), generator=generator.manual_seed(3)).item}
+
+
+@pytest.mark.parametrize('kind', GENERATORS)
+def test_generators_of_the_users_own_draw_once(kind):
+    def run(options):
+        draw = GENERATORS[kind]()
+
+        class Draws:
+            generator = getattr(draw, '__self__', None)
+
+        def function(x):
+            return x * Draws.generator.random_sample() if kind == 'old numpy' else x + draw()
+        call = function if options is None else smelt.compile(function, options=options)
+        return [call(torch.ones(1, dtype=torch.float64)).item() for _ in range(7)]
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert run({'verify_every': 2}) == pytest.approx(run(None))
 
 
 def suspended():
@@ -538,6 +563,7 @@ def test_what_is_not_repeatable_is_not_checked():
         warnings.simplefilter('always')
         for _ in range(6):
             fast(torch.zeros(1, dtype=torch.float64))
+    assert len(caught) == 1
     assert smelt.stance(fn=fast) == 'default'
     assert [text for text in map(str, (one.message for one in caught)) if 'two eager calls from one start give different results' in text]
 

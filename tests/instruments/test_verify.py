@@ -3,6 +3,7 @@ import collections
 import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -347,6 +348,23 @@ def test_a_compiled_call_that_raises_is_rolled_back():
     assert compiled.stance == 'eager'
 
 
+def test_the_warning_names_the_model_and_a_line_of_its_own():
+    runs = []
+
+    def wrong(graph, example_inputs):
+        def run(*inputs):
+            runs.append(1)
+            return [output + (len(runs) > 1) for output in graph(*inputs)]
+        return run
+    fast = smelt.compile(Net().eval(), backend=wrong, options={'verify_every': 1})
+    with pytest.warns(RuntimeWarning) as caught, torch.no_grad():
+        for _ in range(3):
+            fast(torch.randn(2, 8))
+    (warning,) = caught
+    assert f'smelt: Net ({__file__}:{Net.forward.__code__.co_firstlineno}) gave another result' in str(warning.message)
+    assert warning.filename == __file__
+
+
 def scaled(x):
     return x * 2
 
@@ -435,7 +453,8 @@ class Effects(nn.Module):
             nonlocal local
             local += 1
             return local
-        self.count = count
+        self.count, self.seen = count, []
+        self.see = self.seen.append
 
     def forward(self, x):
         global TOTAL
@@ -449,6 +468,7 @@ class Effects(nn.Module):
     def note(self):
         number = self.count()
         self.array[0] += number
+        self.see(number)
         self.kept['set'].add(number)
         self.kept['deque'].append(number)
         self.kept['bytes'].extend(b'x')
@@ -464,13 +484,35 @@ def run_effects(options):
     model = Effects()
     call = model if options is None else smelt.compile(model, options=options)
     results = [call(torch.ones(2)).tolist() for _ in range(7)]
-    return (results, TOTAL, list(CALLS), model.tally.number, Tally.of_all, Effects.largest, model.array.tolist(), model.count(),
+    return (results, TOTAL, list(CALLS), model.tally.number, Tally.of_all, Effects.largest, model.array.tolist(), model.count(), model.seen,
             {name: list(kept.items()) if isinstance(kept, dict) else list(kept) for name, kept in model.kept.items()})
 
 
 @pytest.mark.parametrize('every', (1, 2, 3))
 def test_effects_on_objects_happen_once(every):
     assert run_effects({'verify_every': every}) == run_effects(None)
+
+
+GENERATORS = {'python': lambda: random.Random(3).random, 'numpy': lambda: numpy.random.default_rng(3).random,
+              'old numpy': lambda: numpy.random.RandomState(3).random_sample,
+              'torch': lambda generator=torch.Generator().manual_seed(3): torch.rand((), generator=generator.manual_seed(3)).item}
+
+
+@pytest.mark.parametrize('kind', GENERATORS)
+def test_generators_of_the_users_own_draw_once(kind):
+    def run(options):
+        draw = GENERATORS[kind]()
+
+        class Draws:
+            generator = getattr(draw, '__self__', None)
+
+        def function(x):
+            return x * Draws.generator.random_sample() if kind == 'old numpy' else x + draw()
+        call = function if options is None else smelt.compile(function, options=options)
+        return [call(torch.ones(1, dtype=torch.float64)).item() for _ in range(7)]
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert run({'verify_every': 2}) == pytest.approx(run(None))
 
 
 def suspended():
@@ -521,6 +563,7 @@ def test_what_is_not_repeatable_is_not_checked():
         warnings.simplefilter('always')
         for _ in range(6):
             fast(torch.zeros(1, dtype=torch.float64))
+    assert len(caught) == 1
     assert smelt.stance(fn=fast) == 'default'
     assert [text for text in map(str, (one.message for one in caught)) if 'two eager calls from one start give different results' in text]
 

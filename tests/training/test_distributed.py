@@ -1,7 +1,6 @@
 """Compiled code in several processes: collectives are done once, in order, whoever compiles; DDP and FSDP train as in eager."""
 
 import os
-import socket
 import subprocess
 import sys
 
@@ -14,7 +13,7 @@ import torch, torch.distributed as dist
 from torch import nn
 torch.set_num_threads(1)
 rank = int(os.environ["RANK"])
-dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2, timeout=datetime.timedelta(seconds=200))
 import smelt
 
 
@@ -115,20 +114,14 @@ finally:
 '''
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["one_rank_compiles", "ddp_of_compiled", "compiled_ddp", "compiled_step", "fsdp"])
-def test_two_processes(case):
-    """A process that hangs is a failure."""
-    environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), WORLD_SIZE="2")
+def test_two_processes(case, tmp_path):
+    """A process that hangs is a failure. They find each other by a file: a port that was free may be taken by then."""
+    environment = dict(os.environ, WORLD_SIZE="2")
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, case],
+            [sys.executable, "-c", PROGRAM, case, str(tmp_path / "store")],
             env={**environment, "RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -139,7 +132,7 @@ def test_two_processes(case):
     outputs = []
     try:
         for process in processes:
-            outputs.append(process.communicate(timeout=240)[0])
+            outputs.append(process.communicate(timeout=500)[0])
     finally:
         for process in processes:
             process.kill()

@@ -9,6 +9,7 @@ import dis
 import functools
 import inspect
 import io
+import random
 import sys
 import types
 import warnings
@@ -62,6 +63,10 @@ class _Reach(Reach):
         kind = value if isinstance(value, types.FunctionType) else type(value)
         if _is_users(kind) or (kind.__module__ or '').split('.')[0] in ('torch', *_LOOKED_INTO):
             super()._visit(value)
+
+    def _add(self, values):
+        """Of a method of a builtin class its object, the list of log.append."""
+        super()._add([value.__self__ if isinstance(value, types.BuiltinFunctionType) else value for value in values])
 
 
 # Methods that nobody calls in the middle of a call.
@@ -182,6 +187,8 @@ class Holders:
                 self._keep(value, how)
         if type(value).__module__ == 'numpy' and type(value).__name__ == 'ndarray' and value.flags.writeable:
             self._keep(value, _Array)
+        if hasattr(bits := getattr(value, 'bit_generator', None) or getattr(value, '_bit_generator', None), 'state'):
+            self._keep(bits, _Bits)
         if hasattr(type(value), '__next__') and not isinstance(value, io.IOBase) and not _is_users(type(value)):
             self._keep_iterator(value)
         if isinstance(attributes := getattr(value, '__dict__', None), dict) and not isinstance(value, (torch.nn.Module, type)):
@@ -302,6 +309,26 @@ class _Array:
         self._holder[...] = self._copy
 
 
+class _Draws:
+    """A generator of random numbers of Python's."""
+
+    def __init__(self, generator):
+        self._generator, self._state = generator, generator.getstate()
+
+    def restore(self):
+        self._generator.setstate(self._state)
+
+
+class _Bits:
+    """One of NumPy's."""
+
+    def __init__(self, generator):
+        self._generator, self._state = generator, generator.state
+
+    def restore(self):
+        self._generator.state = self._state
+
+
 class _Cell:
     """Of a closure."""
 
@@ -371,4 +398,4 @@ class _Slot:
 
 
 # Of classes derived from these too, where they change themselves by the same methods.
-_HOW = {dict: _Dict, list: _Sequence, collections.deque: _Sequence, set: _Set, bytearray: _Bytes}
+_HOW = {dict: _Dict, list: _Sequence, collections.deque: _Sequence, set: _Set, bytearray: _Bytes, random.Random: _Draws}

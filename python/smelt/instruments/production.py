@@ -1,5 +1,8 @@
 """options={'verify_every': n}: one call in n is checked against eager, and a function that is off goes back to eager."""
+import inspect
 import warnings
+
+import torch
 
 from .. import _stance, _tree
 from .conditioning import spread_of
@@ -31,22 +34,25 @@ def check(compiled, args, kwargs):
             return result  # a call like any other
         eager = _outcome(result, state)
         state.restore()
+        is_repeatable = True
         try:
             result = compiled(*given, **kwargs)
             found = _outcome(result, state)
             off = _first_off(found, eager, state.before())
             if off is not None:
                 state.restore()
-                if _first_off(_outcome(compiled._function(*args, **kwargs), state), eager, state.before()) is not None:
-                    state.restore()
-                    _not_checked(compiled, 'two eager calls from one start give different results')
-                    return compiled(*given, **kwargs)
+                again = _outcome(compiled._function(*args, **kwargs), state)
+                is_repeatable = _first_off(again, eager, state.before()) is None
                 state.restore()
+            if off is not None and is_repeatable:
                 spread = spread_of(compiled._function, args, kwargs, state, eager, with_gradients=False)
                 off = _first_off(found, eager, state.before(), spread)
                 result = compiled(*given, **kwargs) if off is None else None
         except Exception as error:  # eager has raised nothing
             off = f'it raised {one_line(error)}'
+        if not is_repeatable:
+            _not_checked(compiled, 'two eager calls from one start give different results')
+            return compiled(*given, **kwargs)
         if off is None:
             compiled._watch(check, every)
             return result
@@ -97,6 +103,8 @@ def _roll_back(compiled, off):
 
 
 def _warn(compiled, text):
-    code = compiled._function.__code__
-    warnings.warn(f'smelt: {compiled._function.__qualname__} ({code.co_filename}:{code.co_firstlineno}) {text}.', RuntimeWarning,
-                  stacklevel=4)
+    name, function = compiled._function.__qualname__, compiled._function
+    if isinstance(compiled._bound, torch.nn.Module):  # whose frame is one of PyTorch's
+        name, function = type(compiled._bound).__name__, getattr(type(compiled._bound), 'forward', function)
+    code = getattr(inspect.unwrap(function), '__code__', compiled._function.__code__)
+    warnings.warn(f'smelt: {name} ({code.co_filename}:{code.co_firstlineno}) {text}.', RuntimeWarning, stacklevel=4)

@@ -3,6 +3,8 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
 
+#include <limits>
+
 #include "ops/facts.h"
 
 namespace smelt {
@@ -76,6 +78,7 @@ std::vector<TakenNumber> take_stand_ins(StandIns& stand_ins, const OpInfo& op,
   std::vector<TakenNumber> taken;
   const auto& schema = op.handle.schema().arguments();
   const auto take = [&](const TakenNumber& scalar, const StandIns::Found& found, bool is_written) {
+    if (scalar.id == std::numeric_limits<ScalarId>::max()) return;  // computed of one
     const bool is_number = scalar.is_tensor || takes_numbers(op.arg_types[scalar.argument]);
     const bool can_take = is_number && op.log.takes_scalars;
     // What sizes come of a Scalar is known of PyTorch's own ops alone.

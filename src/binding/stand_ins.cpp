@@ -12,8 +12,7 @@ namespace py = pybind11;
 namespace smelt {
 namespace {
 
-// What PyTorch's SymInt and SymFloat ask for. Arithmetic there is none: who tries gets an error,
-// and the call is made with the number itself.
+// What PyTorch's SymInt and SymFloat ask for. What is computed with it is a number beside it.
 class NumberNode {
  public:
   NumberNode(std::shared_ptr<bytecode::StandInUse> use, ScalarId id, c10::Scalar value,
@@ -26,6 +25,11 @@ class NumberNode {
   double as_float() { return look().toDouble(); }
   // A number beside it, which nobody traces.
   NumberNode beside(c10::Scalar value) const { return {use_, UINT32_MAX, value, false}; }
+  // Somebody computes with it, or asks how it compares.
+  Number compared() const {
+    use_->compared.push_back(id_);
+    return is_float() ? Number(value_.toDouble()) : Number(value_.toLong());
+  }
   bool as_bool() { return is_float() ? as_float() != 0 : as_int() != 0; }
   std::string str() { return is_float() ? std::to_string(as_float()) : std::to_string(as_int()); }
 
@@ -48,17 +52,21 @@ class ComparisonNode {
   ComparisonNode(NumberNode a, NumberOp op, NumberNode b)
       : a_(std::move(a)), op_(op), b_(std::move(b)) {}
 
-  bool answer() {
-    const auto number = [](NumberNode& node) {
-      return node.is_float() ? Number(node.as_float()) : Number(node.as_int());
-    };
-    return std::get<bool>(*compute(op_, number(a_), number(b_)));
+  bool answer() const {
+    if (both_) return both_->first.answer() && both_->second.answer();
+    return std::get<bool>(*compute(op_, a_.compared(), b_.compared()));
+  }
+  ComparisonNode with(const ComparisonNode& other) const {
+    ComparisonNode made = *this;
+    made.both_ = std::make_shared<std::pair<ComparisonNode, ComparisonNode>>(*this, other);
+    return made;
   }
 
  private:
   NumberNode a_;
   NumberOp op_;
   NumberNode b_;
+  std::shared_ptr<std::pair<ComparisonNode, ComparisonNode>> both_;  // it says that these hold
 };
 
 // Where the argument parser keeps the symbolic number of which it made a tensor.
@@ -112,6 +120,13 @@ void bind_stand_ins(py::module_& m) {
   const auto compare = [](NumberOp op) {
     return [op](const NumberNode& a, const NumberNode& b) { return ComparisonNode(a, op, b); };
   };
+  const auto arithmetic = [](NumberOp op) {
+    return [op](const NumberNode& a, const NumberNode& b) {
+      const std::optional<Number> made = compute(op, a.compared(), b.compared());
+      if (!made) throw py::value_error("no such number");
+      return a.beside(to_scalar(*made));
+    };
+  };
   py::class_<NumberNode>(m, "_NumberNode")
       .def("is_int", [](const NumberNode& node) { return !node.is_float(); })
       .def("is_float", &NumberNode::is_float)
@@ -127,6 +142,18 @@ void bind_stand_ins(py::module_& m) {
       .def("guard_bool", where(&NumberNode::as_bool))
       .def("bool_", where(&NumberNode::as_bool))
       .def("wrap_int", [](const NumberNode& node, int64_t value) { return node.beside(value); })
+      .def("add", arithmetic(NumberOp::add))
+      .def("sub", arithmetic(NumberOp::sub))
+      .def("mul", arithmetic(NumberOp::mul))
+      .def("mod", arithmetic(NumberOp::mod))
+      .def("floordiv", arithmetic(NumberOp::floor_div))
+      .def("int_floordiv", arithmetic(NumberOp::floor_div))
+      .def("sym_min", arithmetic(NumberOp::min))
+      .def("sym_max", arithmetic(NumberOp::max))
+      .def("neg",
+           [arithmetic](const NumberNode& node) {
+             return arithmetic(NumberOp::sub)(node.beside(0), node);
+           })
       .def("eq", compare(NumberOp::eq))
       .def("ne", compare(NumberOp::ne))
       .def("lt", compare(NumberOp::lt))
@@ -135,7 +162,7 @@ void bind_stand_ins(py::module_& m) {
       .def("ge", compare(NumberOp::ge))
       .def("str", &NumberNode::str)
       .def("__str__", &NumberNode::str);
-  const auto asked = [](ComparisonNode& node, const py::args&) { return node.answer(); };
+  const auto asked = [](const ComparisonNode& node, const py::args&) { return node.answer(); };
   py::class_<ComparisonNode>(m, "_ComparisonNode")
       .def("is_int", [](const ComparisonNode&) { return false; })
       .def("is_float", [](const ComparisonNode&) { return false; })
@@ -145,6 +172,7 @@ void bind_stand_ins(py::module_& m) {
       .def("is_constant", [](const ComparisonNode&) { return false; })
       .def("has_hint", [](const ComparisonNode&) { return true; })
       .def("statically_known_true", [](const ComparisonNode&, const py::args&) { return false; })
+      .def("sym_and", &ComparisonNode::with)
       .def("guard_bool", asked)
       .def("guard_or_false", asked)
       .def("guard_or_true", asked)

@@ -17,14 +17,16 @@ BackwardNode::BackwardNode(std::shared_ptr<ForwardRun> run, const ResultGroup& g
 }
 
 void BackwardNode::attach(std::shared_ptr<const TrainingProgram> program,
-                          std::vector<at::Tensor> inputs, std::vector<int64_t> symbols,
-                          const std::vector<at::Tensor>& made, std::vector<at::Tensor> before,
-                          GeneratorStates states) {
+                          std::vector<at::Tensor> inputs, std::span<const c10::Scalar> numbers,
+                          std::vector<int64_t> symbols, const std::vector<at::Tensor>& made,
+                          std::vector<at::Tensor> before, GeneratorStates states) {
   const TrainingProgram& of = *program;
   for (size_t i = 0; i < before.size(); ++i)
     if (before[i].defined()) inputs[i] = std::move(before[i]);
-  const auto run = std::make_shared<ForwardRun>(std::move(program), std::move(inputs),
-                                                std::move(symbols), std::move(states));
+  const auto run =
+      std::make_shared<ForwardRun>(std::move(program), std::move(inputs),
+                                   std::vector<c10::Scalar>(numbers.begin(), numbers.end()),
+                                   std::move(symbols), std::move(states));
   const bool is_alone = of.groups_.size() == 1;
   // Those of the results are younger than all that they lead to (forward_run.cpp).
   std::vector<NodePtr> nodes;

@@ -23,11 +23,12 @@ class BackwardNode final : public torch::autograd::Node {
   BackwardNode(std::shared_ptr<ForwardRun> run, const ResultGroup& group, bool is_alone);
 
   // Makes the nodes of those outputs that take part in autograd, and keeps what the backward needs.
-  // `symbols`: the values of sizes that vary. `made`: outputs of the forward graph. `before`: what
+  // `numbers`: those of the run; `symbols`: the values of sizes that vary. `made`: outputs of the forward graph. `before`: what
   // was in the inputs that it changed.
   static void attach(std::shared_ptr<const TrainingProgram> program, std::vector<at::Tensor> inputs,
-                     std::vector<int64_t> symbols, const std::vector<at::Tensor>& made,
-                     std::vector<at::Tensor> before, GeneratorStates states);
+                     std::span<const c10::Scalar> numbers, std::vector<int64_t> symbols,
+                     const std::vector<at::Tensor>& made, std::vector<at::Tensor> before,
+                     GeneratorStates states);
 
   List apply(List&& gradients) override;
   void will_release_variables() override { releases_ = true; }

@@ -29,10 +29,11 @@ namespace smelt {
 namespace impl = torch::autograd::impl;
 
 ForwardRun::ForwardRun(std::shared_ptr<const TrainingProgram> program,
-                       std::vector<at::Tensor> inputs, std::vector<int64_t> symbols,
-                       GeneratorStates states)
+                       std::vector<at::Tensor> inputs, std::vector<c10::Scalar> numbers,
+                       std::vector<int64_t> symbols, GeneratorStates states)
     : program_(std::move(program)),
       inputs_(std::move(inputs)),
+      numbers_(std::move(numbers)),
       symbols_(std::move(symbols)),
       states_(std::move(states)),
       used_up_(program_->tracked_.size()),
@@ -88,7 +89,7 @@ std::shared_ptr<const TrainingProgram::Backward> ForwardRun::compiled_backward(
   if (program_->is_too_early_for(used)) return nullptr;
   std::shared_ptr<const TrainingProgram::Backward> backward = program_->backward_for(used, [&] {
     std::vector<at::Tensor> inputs = forward_inputs(unpack(saved_inputs(), node));
-    take_numbers(inputs);
+    drop_numbers(inputs);
     return inputs;
   });
   return backward->compiled ? backward : nullptr;
@@ -102,13 +103,9 @@ std::vector<at::Tensor> ForwardRun::forward_inputs(const std::vector<at::Tensor>
   return inputs;
 }
 
-// They stand behind the tensors.
-std::vector<c10::Scalar> ForwardRun::take_numbers(std::vector<at::Tensor>& inputs) const {
-  const size_t tensors = inputs.size() - program_->log_.scalars().size();
-  std::vector<c10::Scalar> numbers;
-  for (size_t i = tensors; i < inputs.size(); ++i) numbers.push_back(inputs[i].item());
-  inputs.resize(tensors);
-  return numbers;
+// They stand behind the tensors, those that the graph reads.
+void ForwardRun::drop_numbers(std::vector<at::Tensor>& inputs) const {
+  inputs.resize(inputs.size() - program_->log_.scalars().size());
 }
 
 std::vector<bool> ForwardRun::used_up_after(const std::vector<bool>& used) const {
@@ -208,7 +205,7 @@ ForwardRun::List ForwardRun::run_log(const List& gradients, const NodePtr& node)
         "anew from its inputs here (for create_graph=True, for instance)");
   const bool create_graph = at::GradMode::is_enabled();
   std::vector<at::Tensor> inputs = forward_inputs(unpack(saved_inputs(), node));
-  const std::vector<c10::Scalar> numbers = take_numbers(inputs);
+  drop_numbers(inputs);
   List wanted, outputs, seeds;
   {
     const at::AutoGradMode grad(true);
@@ -225,7 +222,7 @@ ForwardRun::List ForwardRun::run_log(const List& gradients, const NodePtr& node)
     OpAmbientScope ambient(OpAmbient::current());
     ambient.enter(program_->ambient_);
     try {
-      outputs = program_->log_.run(std::move(inputs), numbers);
+      outputs = program_->log_.run(std::move(inputs), numbers_);
     } catch (...) {
       now.restore();
       throw;

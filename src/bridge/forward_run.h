@@ -24,10 +24,11 @@ class ForwardRun {
  public:
   using List = torch::autograd::variable_list;
 
-  // Of a run on `inputs`; `symbols`: the values of sizes that vary; the generators as they were
-  // before.
+  // Of a run on `inputs` and `numbers`; `symbols`: the values of sizes that vary; the generators as
+  // they were before.
   ForwardRun(std::shared_ptr<const TrainingProgram> program, std::vector<at::Tensor> inputs,
-             std::vector<int64_t> symbols, GeneratorStates states);
+             std::vector<c10::Scalar> numbers, std::vector<int64_t> symbols,
+             GeneratorStates states);
   // Keeps what the backward needs, when the outputs of the forward graph have their nodes.
   void save(const std::vector<at::Tensor>& made);
 
@@ -73,7 +74,7 @@ class ForwardRun {
   // By tracked output: a pass from it would raise, after one from those in `used`.
   std::vector<bool> used_up_after(const std::vector<bool>& used) const;
   std::vector<at::Tensor> forward_inputs(const std::vector<at::Tensor>& saved) const;
-  std::vector<c10::Scalar> take_numbers(std::vector<at::Tensor>& inputs) const;
+  void drop_numbers(std::vector<at::Tensor>& inputs) const;
   // `gradients` is emptied if nobody will need them, so that each is held no longer than the
   // backward needs it.
   std::optional<List> run_compiled(const TrainingProgram::Backward& backward, List& gradients,
@@ -85,6 +86,7 @@ class ForwardRun {
   std::mutex mutex_;
   // Per input: undefined where it is among the saved tensors, whose versions PyTorch checks.
   std::vector<at::Tensor> inputs_;
+  const std::vector<c10::Scalar> numbers_;
   const std::vector<int64_t> symbols_;
   std::vector<uint32_t> versions_;
   std::vector<torch::autograd::SavedVariable> saved_;

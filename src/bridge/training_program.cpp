@@ -291,7 +291,7 @@ RunOutcome TrainingProgram::run_forward(const std::vector<at::Tensor>& tensors,
   try {
     versions.settle(outcome.outputs);
     if (!tracked_.empty())
-      BackwardNode::attach(shared_from_this(), inputs, std::move(symbols), outcome.outputs,
+      BackwardNode::attach(shared_from_this(), inputs, scalars, std::move(symbols), outcome.outputs,
                            std::move(before), std::move(states));
   } catch (const std::exception&) {
     return RunOutcome::failed(outcome.changed || !log_.generators().empty());  // numbers are drawn

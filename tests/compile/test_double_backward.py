@@ -50,3 +50,22 @@ def test_the_forward_is_computed_once(losses, stays):
     for i in range(40):
         gradients(module, compiled, losses[i % len(losses)])
     assert (compiled(torch.ones(3, 4, requires_grad=True)).grad_fn.name() == 'SmeltBackward') == stays
+
+
+@pytest.mark.parametrize('dynamic', [None, True])
+@pytest.mark.parametrize('function', [
+    lambda x, k: (x.pow(3) * x.shape[0]).sum(),
+    lambda x, k: (x.sin() * k / x.numel()).sum() * x.shape[0],
+    lambda x, k: x[: x.shape[0] // 2].exp().mean(0) * k,
+], ids=range(3))
+def test_sizes_and_numbers_are_those_of_the_run(function, dynamic):
+    compiled = smelt.compile(function, dynamic=dynamic, options={'rollback': False})
+    for n, k in ((3, 2.0), (4, 3.0), (5, 0.5), (7, 2.5), (5, 4.0)):
+        x = torch.randn(n, 2, requires_grad=True)
+
+        def both(called):
+            first, = torch.autograd.grad(called(x, k).sum(), x, create_graph=True)
+            second, = torch.autograd.grad((first * first).sum(), x)
+            return first, second
+
+        torch.testing.assert_close(both(compiled), both(function), rtol=1e-4, atol=1e-5)

@@ -90,6 +90,14 @@ def deleted(x):
     return torch.zeros(shape), shape
 
 
+def single_rows(x):
+    n = x.shape[0]
+    y = x.clone()
+    y[n - 1] = 0.5
+    y[n // 2] += x[n - 1] + x[-n]
+    return y, x[n - 2], x[n // 2] * 2, x.t()[3], torch.numel(x)
+
+
 def of_pairs(x):
     shapes = []
     for y in (x, x[1:], x[:, 1:]):
@@ -146,7 +154,7 @@ def seeded(x):
     return x + noise, noise - torch.rand(x.shape[0], 8)
 
 
-PROGRAMS = [stored, inserted, put_among_constants, repeated, turned, popped, deleted, of_pairs, numbered, products, divided,
+PROGRAMS = [single_rows, stored, inserted, put_among_constants, repeated, turned, popped, deleted, of_pairs, numbered, products, divided,
             made_sizes, tensors_of_sizes, ranges, seeded]
 
 
@@ -191,6 +199,30 @@ def test_an_argument_of_0_and_1():
 def test_a_number_that_ops_compute_with_is_no_size():
     """Sizes 0 and 1 are programs of their own; other numbers are not."""
     sweep(lambda x, k: x * k + k, [(torch.randn(9, 8), k) for k in (4, 5, 1, 0, -3, 7)], limit=1)
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+@pytest.mark.parametrize('function', [
+    lambda x, k: x[k] * 2,
+    lambda x, k: x[x.shape[0] // 2 - k],
+    lambda x, k: x.clone().__setitem__(k, 1.0),
+    lambda x, k: x.__getitem__(x.shape[0] - k),
+    lambda x, k: (lambda y: (y.__setitem__(x.shape[0] - k, 0.0), y))(x.clone()),
+    lambda x, k: x[:, k] + x[x.shape[0] - 1, k],
+], ids=range(6))
+def test_places_that_there_are_for_some_sizes(function, backend):
+    """And where there are none, it is the error of eager."""
+    compiled = smelt.compile(function, options=STAYS, backend=backend)
+    for n, k in ((4, 2), (7, 3), (9, 4), (9, -4), (5, 5), (3, 1), (4, 0), (6, -7), (8, 6), (8, 9), (6, 2)):
+        (x,), = rows(n)
+        try:
+            wanted = function(x, k)
+        except IndexError as error:
+            with pytest.raises(IndexError) as found:
+                compiled(x, k)
+            assert str(found.value) == str(error)
+        else:
+            agree(compiled(x, k), wanted)
 
 
 def test_what_an_argument_decides_is_compiled_for_each():

@@ -611,3 +611,35 @@ def test_ten_thousand_sizes_leak_nothing():
             compiled(torch.ones(n % 3000 + 2, 4))
         assert resident() - before < 8 << 20
     assert smelt.stats()['segments'] == 2
+
+
+@pytest.mark.parametrize('factor', [2, 0.5, 1.3, (2, 0.7)])
+@pytest.mark.parametrize('mode, settings', [('area', {}), ('bilinear', {'recompute_scale_factor': True})])
+def test_interpolation_to_what_python_computes(mode, settings, factor):
+    sizes = ((8, 12), (9, 12), (10, 13), (31, 17), (12, 24))
+    calls = [(torch.randn(1, 2, *size),) for size in sizes]
+    stats = run(lambda x: F.interpolate(x, scale_factor=factor, mode=mode, **settings), calls, options={'rollback': False})
+    assert stats['segments'] <= 3
+
+
+def test_experts_of_a_mixture():
+    weights = torch.randn(3, 16, 8)
+
+    def function(x, chosen):
+        order = chosen.argsort()
+        ends = torch.histc(chosen.float(), 3, 0, 2).cumsum(0).int()
+        return torch._grouped_mm(x[order], weights, ends) * x.shape[0]
+
+    calls = [(torch.randn(n, 16), torch.randint(3, (n,))) for n in (6, 7, 9, 30, 5)]
+    assert run(function, calls, options={'rollback': False})['segments'] <= 2
+
+
+def test_a_layer_says_nothing_that_eager_does_not_say(capfd):
+    """Sizes are followed beside what is computed, and what PyTorch warns of there is nobody's concern."""
+    layer = nn.LSTM(4, 4)
+    compiled = smelt.compile(layer, options={'rollback': False})
+    with torch.no_grad():
+        for n in (3, 4, 5, 6):
+            x = torch.randn(n, 2, 4)
+            torch.testing.assert_close(compiled(x)[0], layer(x)[0], rtol=1e-4, atol=1e-5)
+    assert 'symbolic' not in capfd.readouterr().err

@@ -381,12 +381,21 @@ def extreme_calls():
         yield name, numbers, 1
 
 
+def grouped_product_calls():
+    """The experts of a mixture: each multiplies the rows that are its own."""
+    ends = torch.tensor([2, 2, 7], dtype=torch.int32)
+    yield "_grouped_mm", floats(7, 16), floats(3, 16, 8), ends
+    yield "_grouped_mm", floats(7, 16), floats(3, 8, 16).transpose(1, 2), ends
+    yield "_grouped_mm", floats(7, 16).bfloat16(), floats(3, 16, 8).bfloat16(), ends
+    yield "_grouped_mm", floats(3, 7, 16), floats(3, 16, 8)
+
+
 def hand_made():
     """By op name, as aten_calls.collect gives them."""
     torch.manual_seed(0)
     calls = {}
     for made in (foreach_calls, optimizer_calls, batch_norm_calls, pointwise_calls, elsewhere_calls, max_pool_calls, vector_calls,
-                 extreme_calls):  # fmt: skip
+                 extreme_calls, grouped_product_calls):  # fmt: skip
         for name, *args in made():
             kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
             calls.setdefault("aten::" + name, []).append((tuple(args), kwargs))

@@ -144,8 +144,28 @@ Decision linear(ShapeQuery& q) {
   return push_product(q, input, sizes);
 }
 
+// _grouped_mm(self, mat2, offs, bias, out_dtype): rows of one matrix, or matrices of a batch, each
+// times a matrix of their group. A row of the result takes whole pieces of 16 bytes.
+Decision grouped_product(ShapeQuery& q) {
+  constexpr int64_t kPiece = 16;
+  const TensorType a = q.tensor(0), b = q.tensor(1);
+  if (a.rank() < 2 || a.rank() > 3 || b.rank() != 3 || (a.rank() == 2) != q.is_tensor(2))
+    return Decision::forbid("no rule for groups of other dimensions");
+  if (!q.is_none(3) || !q.is_none(4)) return Decision::forbid("no rule for a bias or a dtype");
+  if (Decision fit = check_factors({&a, &b}); !fit) return fit;
+  if (!takes(kFloats, a.dtype) || !equal(q.symbols(), a.sizes.back(), b.sizes[1]))
+    return Decision::forbid("the matrices do not fit");
+  const Size& columns = b.sizes[2];
+  if (!columns.is_known() || columns.known() * bytes_of(a.dtype) % kPiece != 0)
+    return Decision::forbid("rows that are no whole pieces");
+  Sizes sizes = a.sizes;
+  sizes.back() = columns;
+  return push_product(q, a, sizes);
+}
+
 constexpr OpRow kRows[] = {
     {"aten::_addmm_activation", addmm_activation},
+    {"aten::_grouped_mm", grouped_product, {.may_fail = true}},
     {"aten::addbmm", add_batches<true>},
     {"aten::addmm", addmm},
     {"aten::addmv", addmv},

@@ -89,8 +89,8 @@ struct ProgramRequest {
 
 // What C code did with the stand-ins that it was given.
 struct StandInUse {
-  std::vector<ScalarId> looked_at, sizes;  // it asked for the value; an op has taken it as a size
-  size_t ops = 0;                          // ops that were called
+  std::vector<ScalarId> looked_at, sizes, compared;  // asked for; sizes of ops; computed with
+  size_t ops = 0;                                    // ops that were called
 };
 
 class TensorLog {

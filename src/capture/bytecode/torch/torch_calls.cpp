@@ -272,10 +272,13 @@ size_t place_of_number(PyObject* callee, std::span<const Value> arguments, PyObj
 // t.size(), t.size(0), t.numel() of a tensor whose sizes vary.
 bool ask_for_varying_size(Trace& trace, PyObject* callee, std::span<const Value> arguments,
                           PyObject* keywords, Result* result) {
-  if (!trace.sizes.any() || Py_TYPE(callee) != &PyMethodDescr_Type || arguments.empty() ||
-      keywords != nullptr || !tensors().is_tensor(arguments[0].object))
+  if (!trace.sizes.any() || arguments.empty() || keywords != nullptr ||
+      !tensors().is_tensor(arguments[0].object))
     return false;
-  const std::string_view name = PyUnicode_AsUTF8(PyDescr_NAME(callee));
+  const bool is_method = Py_TYPE(callee) == &PyMethodDescr_Type;
+  const std::string_view name =
+      is_method ? std::string_view(PyUnicode_AsUTF8(PyDescr_NAME(callee))) : name_in_c(callee);
+  if (!is_method && name != "numel") return false;
   std::optional<Result> found;
   if (name == "size" && arguments.size() == 1) {
     found = read_shape(trace, arguments[0]);
@@ -379,7 +382,9 @@ Result call_op(Trace& trace, Kind kind, Value callee, std::span<const Value> arg
     // torch.overrides.has_torch_function and such look at types.
     const bool asks_types = name_in_c(callee.object).starts_with("_has_torch_function");
     for (const Value& argument : arguments) {
-      if (asks_types)
+      if (asks_types && trace.is_lazy_number(argument))
+        trace.guard_type(argument);
+      else if (asks_types)
         use_in_op(trace, argument);
       else
         trace.use(argument);

@@ -134,7 +134,10 @@ Result get_tensor_item(Trace& trace, Value tensor, Value key) {
   if (trace.sizes.any() && code_among(trace, std::span(&key, 1)) == ArgumentCode::none) {
     PyObject* found = call_with_index(trace, tensor, key, [&](PyObject* given) {
       const Unfollowed unfollowed(&trace);
-      return PyObject_GetItem(tensor.object, given);
+      const bool is_place = PyLong_CheckExact(key.object) && !PyLong_CheckExact(given);
+      // A stand-in: indexing would ask it for its value.
+      return is_place ? PyObject_CallMethod(tensor.object, "select", "iO", 0, given)
+                      : PyObject_GetItem(tensor.object, given);
     });
     trace.check_log();
     return {found, found == nullptr ? 0 : trace.adopt(found)};

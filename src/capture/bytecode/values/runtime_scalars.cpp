@@ -82,6 +82,7 @@ class Disguise {
     for (const Value& number : numbers_) {
       const bool is_used =
           std::ranges::count(use.looked_at, number.ref) > 0 ||
+          std::ranges::count(use.compared, number.ref) > 0 ||
           (std::ranges::count(use.sizes, number.ref) > 0 && !trace_.take_as_size(number.ref));
       if (is_used) trace_.use(number);
     }

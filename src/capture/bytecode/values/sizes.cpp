@@ -125,16 +125,40 @@ class IndexDisguise {
     return Object::share(v.object);
   }
 
+  // A key that is one number: a place among `size`, which the segment relies on. Nothing if it is
+  // no such place, or none that ops take as they are.
+  Object place(Value v, Value size) {
+    v = trace_.value(v.object, v.ref);
+    const long index = PyLong_AsLong(v.object), count = PyLong_AsLong(size.object);
+    if (PyErr_Occurred() != nullptr || index < -count || index >= count ||
+        !trace_.take_as_size(v.ref)) {
+      PyErr_Clear();
+      return {};
+    }
+    const Object zero = Object::steal(PyLong_FromLong(0));
+    const Result behind = binary(&trace_, NB_ADD, v, size);
+    const Object held = Object::steal(behind.object);
+    const Value from_end{behind.object, behind.ref}, none{zero.get(), 0};
+    const bool is_known = index < 0 ? asks(v, Py_LT, none) && asks(from_end, Py_GE, none)
+                                    : asks(v, Py_GE, none) && asks(v, Py_LT, size);
+    if (!is_known) return {};
+    is_place_ = true;
+    return number(v);
+  }
+
   void end() {
     if (!std::exchange(open_, false)) return;
     const StandInUse use = trace_.log().end_stand_ins();
     for (const Value& number : numbers_)
-      if (std::ranges::count(use.looked_at, number.ref) > 0) trace_.use(number);
+      if (std::ranges::count(use.looked_at, number.ref) > 0 ||
+          (!is_place_ && std::ranges::count(use.compared, number.ref) > 0))
+        trace_.use(number);
   }
   void use_all() {
     for (const Value& number : numbers_) trace_.use(number);
   }
   bool any() const { return !numbers_.empty(); }
+  bool is_place() const { return is_place_; }
 
  private:
   Object slice(Value v) {
@@ -167,9 +191,19 @@ class IndexDisguise {
     return Object::steal(made);
   }
 
+  // A guard on what is the case.
+  bool asks(Value a, int op, Value b) {
+    const Result answer = compare(&trace_, op, a, b);
+    const Object held = Object::steal(answer.object);
+    if (!held) return false;
+    trace_.guard_truth({answer.object, answer.ref}, answer.object == Py_True);
+    return answer.object == Py_True;
+  }
+
   Trace& trace_;
   std::vector<Value> numbers_;
   bool open_ = false;
+  bool is_place_ = false;
 };
 
 // How many dimensions of the tensor a part of the key takes; -1: that is not known.
@@ -246,10 +280,12 @@ PyObject* call_with_index(Trace& trace, Value tensor, Value key,
       PyTuple_SET_ITEM(made.get(), i,
                        disguise.part({item, trace.read_item(key, i, item)}).release());
     }
-  } else {
-    made = disguise.part(key);
+  } else if (PyLong_CheckExact(key.object) && tensors().rank_of(tensor.object) > 0) {
+    const Object size = size_object(tensor.object, 0);
+    made = disguise.place(key, {size.get(), trace.size_of(tensor.object, 0)});
   }
-  guard_index(trace, tensor.object, made.get());
+  if (!made) made = disguise.part(key);
+  if (!disguise.is_place()) guard_index(trace, tensor.object, made.get());
   const size_t position = trace.log().position();
   PyObject* result = call(made.get());
   disguise.end();

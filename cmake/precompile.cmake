@@ -1,10 +1,10 @@
 # Headers of others, compiled once for all files that include them: torch's take ten times as long as a file of ours.
 #
 # A file still includes what it uses. Whether it does is seen where nothing is precompiled: every header is compiled
-# alone (smelt_lone_headers), and so are tests, the builds with sanitizers and -DSMELT_PRECOMPILE=OFF.
+# alone (smelt_lone_headers), and so are tests, builds that check some folders alone and -DSMELT_PRECOMPILE=OFF.
 option(SMELT_PRECOMPILE "Compile the headers of the standard library, of torch and of LLVM once" ON)
-if(SMELT_SANITIZE)
-  set(SMELT_PRECOMPILE OFF) # folders may have flags of their own
+if(SMELT_SANITIZE_FOLDERS)
+  set(SMELT_PRECOMPILE OFF) # they have flags of their own
 endif()
 
 set(precompiled_std <algorithm> <array> <atomic> <bit> <chrono> <cmath> <cstdint> <functional> <limits> <map> <memory>

@@ -1,11 +1,16 @@
 #include "codegen/cpu/against_interpreter_test.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <limits>
 
+#include "base/error.h"
 #include "loops/interpret.h"
 #include "loops/scalar.h"
 
@@ -100,6 +105,33 @@ bool agree(double a, double b, double tolerance) {
   return std::abs(a - b) <= tolerance * (1 + std::abs(a) + std::abs(b));
 }
 
+// A copy of bytes that lies against a page nobody may touch: behind its end, or before its start.
+class GuardedBytes {
+ public:
+  GuardedBytes(const std::vector<std::byte>& bytes, bool at_end) : size_(bytes.size()) {
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t inside = (std::max<size_t>(size_, 1) + page - 1) / page * page;
+    whole_ = inside + 2 * page;
+    base_ = mmap(nullptr, whole_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    SMELT_CHECK(base_ != MAP_FAILED, "no memory for a test");
+    std::byte* const first = static_cast<std::byte*>(base_) + page;
+    SMELT_CHECK(mprotect(first, inside, PROT_READ | PROT_WRITE) == 0, "no memory for a test");
+    data_ = at_end ? first + inside - size_ : first;
+    std::ranges::copy(bytes, data_);
+  }
+  ~GuardedBytes() { munmap(base_, whole_); }
+  GuardedBytes(const GuardedBytes&) = delete;
+  GuardedBytes& operator=(const GuardedBytes&) = delete;
+
+  std::byte* data() const { return data_; }
+  void copy_to(std::vector<std::byte>& bytes) const { std::copy_n(data_, size_, bytes.begin()); }
+
+ private:
+  size_t size_, whole_ = 0;
+  void* base_ = nullptr;
+  std::byte* data_ = nullptr;
+};
+
 std::vector<void*> pointers(const Kernel& kernel, KernelData& data) {
   std::vector<void*> buffers;
   for (size_t i = 0; i < data.buffers.size(); ++i)
@@ -137,10 +169,16 @@ bool run_compiled(const Kernel& kernel, KernelData& data, const CpuOptions& opti
   const Kernel* const one[] = {&kernel};
   const auto module = compile_cpu(one, options);
   const UnitKernel& code = module->kernel(0);
+  // Whatever is read or written outside of a buffer ends the test.
+  const bool at_end = random() % 4 != 0;
+  std::deque<GuardedBytes> memory;
   std::vector<void*> buffers = pointers(kernel, data);
-  std::vector<std::byte> memory(std::max(code.scratch_bytes, code.partial_bytes) + 64);
-  auto* scratch = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) &
-                                               ~uintptr_t{63});
+  for (size_t i = 0; i < buffers.size(); ++i)
+    if (buffers[i]) buffers[i] = memory.emplace_back(data.buffers[i], at_end).data();
+  constexpr size_t kLine = 64;  // scratch is aligned to that
+  const size_t own = std::max(code.scratch_bytes, code.partial_bytes);
+  const GuardedBytes own_memory(std::vector<std::byte>((own + kLine - 1) / kLine * kLine), at_end);
+  std::byte* const scratch = own_memory.data();
   if (code.finish) buffers.push_back(scratch);
   const int64_t units = code.units.evaluate(symbols);
   bool good = true;
@@ -153,6 +191,8 @@ bool run_compiled(const Kernel& kernel, KernelData& data, const CpuOptions& opti
   if (code.finish)
     good &= code.finish(buffers.data(), data.sizes.data(), data.params.data(), 0, code.finish_units,
                         nullptr);
+  for (size_t i = 0, next = 0; i < data.buffers.size(); ++i)
+    if (buffers[i]) memory[next++].copy_to(data.buffers[i]);
   return good;
 }
 

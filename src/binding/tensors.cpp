@@ -623,6 +623,7 @@ class Log final : public TensorLog {
     std::shared_ptr<const TracedProgram> program;
     {
       const py::gil_scoped_release nogil;  // it may run the autograd engine
+      log_.expect_sizes_but(request.numbers);
       const LogProgram::Interface interface{request.inputs,
                                             request.outputs,
                                             request.scalars,

@@ -61,6 +61,9 @@ function(smelt_compile_settings target folder)
   endif()
   if(outside MATCHES torch)
     set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE torch_compile)
+    if(SMELT_SANITIZE STREQUAL thread)
+      target_compile_options(${target} PRIVATE -Wno-tsan) # torch's headers have fences, which it does not see
+    endif()
   endif()
 endfunction()
 

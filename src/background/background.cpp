@@ -9,6 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -40,28 +41,39 @@ std::atomic<Queue*>& current() {
   return queue;
 }
 
+// The next job, which may begin.
+void do_next(Queue& queue, std::unique_lock<std::mutex>& lock) {
+  std::function<void()> job = std::move(queue.waiting.front());
+  queue.waiting.pop_front();
+  ++queue.running;
+  lock.unlock();
+  try {
+    job();
+  } catch (const std::exception&) {
+    // There was no memory even to say so: whoever waits for what it makes goes on without.
+  }
+  job = nullptr;  // what it holds may take locks of its own
+  lock.lock();
+  --queue.running;
+  --pending_jobs;
+  queue.has_ended_one.notify_all();
+}
+
 void work(Queue& queue) {
   std::unique_lock lock(queue.mutex);
-  for (;;) {
-    if (!queue.has_work.wait_for(lock, kPatience, [&] { return queue.may_begin(); })) break;
-    std::function<void()> job = std::move(queue.waiting.front());
-    queue.waiting.pop_front();
-    ++queue.running;
-    lock.unlock();
-    job();
-    job = nullptr;  // what it holds may take locks of its own
-    lock.lock();
-    --queue.running;
-    --pending_jobs;
-    queue.has_ended_one.notify_all();
-  }
+  while (queue.has_work.wait_for(lock, kPatience, [&] { return queue.may_begin(); }))
+    do_next(queue, lock);
   --queue.threads;
 }
 
-// With the lock.
+// With the lock. Where the system gives no thread jobs wait, for one that is given later or for
+// whoever waits for them.
 void start_threads(Queue& queue) {
   const size_t wanted = std::min(queue.waiting.size() + queue.running, most_threads());
-  for (; queue.threads < wanted; ++queue.threads) std::thread([&queue] { work(queue); }).detach();
+  try {
+    for (; queue.threads < wanted; ++queue.threads) std::thread([&queue] { work(queue); }).detach();
+  } catch (const std::exception&) {
+  }
   queue.has_work.notify_all();
 }
 
@@ -72,8 +84,8 @@ void submit(std::function<void()> job) {
   std::unique_lock lock(queue.mutex, std::defer_lock);
   if (!holds_queue) lock.lock();
   if (queue.is_over) return;
-  ++pending_jobs;
   queue.waiting.push_back(std::move(job));
+  ++pending_jobs;
   if (!queue.is_held) start_threads(queue);
 }
 
@@ -82,8 +94,15 @@ size_t pending() { return pending_jobs.load(std::memory_order_relaxed); }
 void wait() {
   Queue& queue = *current();
   std::unique_lock lock(queue.mutex);
-  queue.has_ended_one.wait(
-      lock, [&] { return queue.is_over || (queue.waiting.empty() && queue.running == 0); });
+  const auto is_done = [&] {
+    return queue.is_over || (queue.waiting.empty() && queue.running == 0);
+  };
+  while (!is_done()) {
+    if (queue.may_begin() && queue.threads == 0)
+      do_next(queue, lock);
+    else
+      queue.has_ended_one.wait(lock);
+  }
 }
 
 void hold() {

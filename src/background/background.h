@@ -8,12 +8,13 @@
 
 namespace smelt::background {
 
-// A job must not throw. It is dropped where the process ends before its turn.
+// A job says itself what went wrong: what it throws is lost. It is dropped where the process ends
+// before its turn.
 void submit(std::function<void()> job);
 
 // Jobs that wait or run.
 size_t pending();
-// Until there are none.
+// Until there are none. Does them itself where the system gives no threads.
 void wait();
 
 // Around a fork. hold() waits for the jobs that run, and none begins until let_go(); that is called

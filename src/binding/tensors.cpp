@@ -131,9 +131,16 @@ class NativeProgram final : public TensorProgram {
   bool is_watched() const override { return program_->is_watched(); }
   size_t ops() const override { return program_->ops(); }
   bool is_left_to_autograd() const override { return program_->is_left_to_autograd(); }
-  std::string str() const override { return program_->str(); }
+  // Another thread that compiles a part of it may need the GIL to get on.
+  std::string str() const override {
+    const py::gil_scoped_release nogil;
+    return program_->str();
+  }
   std::vector<Guard> size_guards() const override { return program_->size_guards(); }
-  std::vector<std::string> own_sizes() const override { return program_->own_sizes(); }
+  std::vector<std::string> own_sizes() const override {
+    const py::gil_scoped_release nogil;
+    return program_->own_sizes();
+  }
 
  private:
   void describe(RunOutcome& outcome, PyObject** outputs, Failure* failure) const {
@@ -623,6 +630,7 @@ class Log final : public TensorLog {
     std::shared_ptr<const TracedProgram> program;
     {
       const py::gil_scoped_release nogil;  // it may run the autograd engine
+      log_.expect_sizes_but(request.numbers);
       const LogProgram::Interface interface{request.inputs,
                                             request.outputs,
                                             request.scalars,

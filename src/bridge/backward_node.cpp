@@ -47,7 +47,7 @@ void BackwardNode::attach(std::shared_ptr<const TrainingProgram> program,
 }
 
 BackwardNode::List BackwardNode::apply(List&& gradients) {
-  const bool releases = std::exchange(releases_, false);
+  const bool releases = has_passed_ = std::exchange(releases_, false);
   if (is_alone_) return run_->gradients(std::move(gradients), releases, getptr());
   return run_->share(torch::autograd::get_current_graph_task_id(), group_, std::move(gradients),
                      releases, getptr());

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bridge/forward_run.h"
@@ -32,14 +33,21 @@ class BackwardNode final : public torch::autograd::Node {
 
   List apply(List&& gradients) override;
   void will_release_variables() override { releases_ = true; }
-  void release_variables() override { run_->release(); }
+  // The engine calls this behind such a pass, and PyTorch before it destroys the node.
+  void release_variables() override {
+    if (std::exchange(has_passed_, false))
+      run_->release();
+    else
+      run_->abandon(group_);
+  }
   std::string name() const override { return "SmeltBackward"; }
 
  private:
   const std::shared_ptr<ForwardRun> run_;
   const ResultGroup& group_;  // of the program, which the run holds
   const bool is_alone_;
-  bool releases_ = false;  // the pass at hand frees what is on its way
+  bool releases_ = false;    // the pass at hand frees what is on its way
+  bool has_passed_ = false;  // such a pass has been here, and what it frees has not been freed
 };
 
 // Of one of several results: hands its gradient on.

@@ -243,7 +243,17 @@ void ForwardRun::release() {
   const std::lock_guard lock(mutex_);
   if (saved_.empty()) return;  // as often as one likes, as in eager
   if (!passed_.empty()) used_up_ = used_up_after(passed_);
-  if (!passed_.empty() && !is_done_with(used_up_)) return;  // others need it
+  if (is_done_with(used_up_)) forget();  // else others need it
+}
+
+void ForwardRun::abandon(const ResultGroup& group) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || saved_.empty()) return;
+  for (const size_t output : group.outputs) used_up_[output] = visited_[output] = true;
+  if (is_done_with(used_up_)) forget();
+}
+
+void ForwardRun::forget() {
   for (torch::autograd::SavedVariable& saved : saved_) saved.reset_data();
   inputs_.clear();
   states_.forget();

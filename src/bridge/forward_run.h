@@ -40,6 +40,9 @@ class ForwardRun {
   List gradients(List&& of_outputs, bool releases, const NodePtr& node);
   // After a pass that frees what is on its way.
   void release();
+  // Nobody has the results of this group any more. It waits for no pass that is under way, which may
+  // wait for the GIL that the caller has: what was saved goes with the run then.
+  void abandon(const ResultGroup& group);
 
   // --- several nodes, each for results that are computed of the same inputs ---
 
@@ -62,6 +65,7 @@ class ForwardRun {
   Pass& pass(int number);
   List compute(List&& of_outputs, const std::vector<bool>& used_up, bool releases,
                const NodePtr& node);
+  void forget();
   // May what was saved be dropped?
   bool is_done_with(const std::vector<bool>& used_up) const;
   // For gradients of these outputs; nullptr if there is none that could be run.

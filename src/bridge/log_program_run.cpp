@@ -96,11 +96,12 @@ void LogProgram::check(const Step& step, State& state) const {
     throw Mispredicted("a value is not what the code was traced for");
 }
 
-// item()
+// item(), or a size. `stack`: what the op takes.
 void LogProgram::read_number(const Step& step, State& state, const at::Tensor& tensor,
                              Stack& stack) const {
   c10::Scalar& number = state.given[step.number];
   if (Recorder* recorder = Recorder::current()) {
+    if (stack.size() != 1) throw Error("a size that contents decide, in a graph");
     const auto known = number_of_item_.find(step.number);
     number = recorder->item(
         tensor, step.expected ? *step.expected : to_scalar(numbers_[known->second].seen));
@@ -108,7 +109,6 @@ void LogProgram::read_number(const Step& step, State& state, const at::Tensor& t
       recorder->expect(recorder->compute(NumberOp::eq, number, *step.expected), true);
     return;
   }
-  stack.assign(1, tensor);
   step.op->callBoxed(&stack);
   number = stack[0].toScalar();
   if (step.expected && plain_number(number) != plain_number(*step.expected))

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "bridge/choose_program.h"
+#include "bridge/machine/linked_program.h"
 
 namespace smelt {
 namespace {
@@ -244,6 +245,33 @@ TEST(LogProgram, NumbersThatDecideAboutShapesAreLookedAt) {
   EXPECT_EQ(numbers.looked_at, std::vector<ScalarId>{3});
   ASSERT_EQ(log.plain().calls.size(), 1u);
   EXPECT_TRUE(log.plain().calls[0].takes.empty());
+}
+
+TEST(LogProgram, ReadsSizesThatContentsDecide) {
+  const at::Tensor x = at::arange(6, at::kFloat), mask = x > 2;
+  OpLog log;
+  log.keep_numbers(true);
+  log.set_count([] { return true; });
+  const LogValue inputs[] = {log.add_input(x), log.add_input(mask)};
+  log.resume();
+  const at::Tensor kept = at::index(x, {mask});
+  log.pause();
+  EXPECT_FALSE(log.take_trouble());
+  ASSERT_EQ(log.numbers(), 1);
+
+  const LogValue outputs[] = {log.find(kept)};
+  const NumberStep numbers[] = {
+      {.id = 5, .item = 0, .op = {}, .a = {}, .b = {}, .seen = int64_t{3}}};
+  const ScalarId wanted[] = {5};
+  const LogProgram program(log, {inputs, outputs, {}, {}, numbers, wanted});
+  const Tensors results = program.run({x, x > 0});
+  EXPECT_TRUE(at::equal(results.at(0), x.slice(0, 1)));
+  EXPECT_EQ(results.at(1).item<int64_t>(), 5);
+
+  log.expect_sizes_but({});  // nobody follows it
+  const LogProgram as_it_was(log, inputs, outputs);
+  EXPECT_TRUE(at::equal(as_it_was.run({x, x < 3}).at(0), x.slice(0, 0, 3)));
+  EXPECT_THROW(as_it_was.run({x, x > 0}), Mispredicted);
 }
 
 }  // namespace

@@ -321,13 +321,18 @@ TrainingProgram::Backward TrainingProgram::compile_backward(SplitGraphs split,
 class DefaultDtype {
  public:
   explicit DefaultDtype(DType dtype) : before_(c10::get_default_dtype()) {
-    c10::set_default_dtype(c10::scalarTypeToTypeMeta(to_scalar_type(dtype)));
+    set(c10::scalarTypeToTypeMeta(to_scalar_type(dtype)));
   }
-  ~DefaultDtype() { c10::set_default_dtype(before_); }
+  ~DefaultDtype() { set(before_); }
   DefaultDtype(const DefaultDtype&) = delete;
   DefaultDtype& operator=(const DefaultDtype&) = delete;
 
  private:
+  // The process has one, which other threads read: it is most often the same.
+  static void set(caffe2::TypeMeta dtype) {
+    if (c10::get_default_dtype() != dtype) c10::set_default_dtype(dtype);
+  }
+
   const caffe2::TypeMeta before_;
 };
 

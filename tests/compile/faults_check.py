@@ -3,6 +3,8 @@ what eager gives, with each effect once, or an error of that very call where an 
 process is as it was. Run by test_faults.py.
 
     faults_check.py BACKEND MOST    (at most so many faults per program and kind of call)
+
+`background` is the native back end with code that is made meanwhile, by threads that do have memory.
 """
 
 import contextlib
@@ -194,7 +196,10 @@ def run_with_fault(program, backend, n, cached, seen):
     """Nothing if all is well, else what is wrong."""
     make = program if isinstance(program, type) else lambda: program
     plain, function = make(), make()
-    compiled = smelt.compile(function, backend=backend)
+    in_background = backend == "background"
+    compiled = smelt.compile(
+        function, backend="native" if in_background else backend, options={"background": in_background}
+    )
     for turn in range(4):
         expected_log, log = [], []
         expected = outcome_of(plain, expected_log)

@@ -1,4 +1,6 @@
 """The trace computes its call itself: machine code is made by the first call that runs it."""
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -82,3 +84,31 @@ def test_many_threads_run_it_for_the_first_time():
         assert len(found) == 7
         for results in found:
             torch.testing.assert_close(results, wanted)
+
+
+REPORT = """
+import threading, time, torch, smelt
+from smelt import _native
+run = smelt.compile(lambda x, y: (torch.tanh(x) * 2, torch.exp(y) + 1), dynamic=True)
+x, y = torch.randn(5, requires_grad=True), torch.randn(5, requires_grad=True)
+for _ in range(3):
+    sum(result.sum() for result in run(x, y)).backward()
+compiles, main = threading.Event(), threading.get_ident()
+def clock():  # written in Python: whoever asks for the time needs the GIL
+    if threading.get_ident() != main:
+        compiles.set()
+        time.sleep(0.2)
+    return time.perf_counter_ns()
+_native.set_clock(clock)
+part = run(x, y)[1]  # a backward of its own
+backward = threading.Thread(target=lambda: part.sum().backward())
+backward.start()
+assert compiles.wait(30) and len(run._segments()) == 1
+backward.join()
+_native.set_clock(None)
+"""
+
+
+def test_a_report_waits_for_a_compiler_without_the_gil():
+    found = subprocess.run([sys.executable, '-c', REPORT], capture_output=True, text=True, timeout=120, check=False)
+    assert found.returncode == 0, found.stderr

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import generated
 import smelt
 
 BACKENDS = ('eager', 'interpret', 'native')
@@ -166,6 +167,19 @@ def test_training(program):
         for p, q in zip(layer.parameters(), twin.parameters()):
             torch.testing.assert_close(q.grad, p.grad, rtol=1e-4, atol=1e-6)
     assert smelt.stats()['segments'] <= 2, smelt.stats()
+
+
+@pytest.mark.skipif(not generated.HAS_KERNELS, reason='built without LLVM')
+@pytest.mark.parametrize('program', [selected, repeated, counted_by_shape], ids=lambda program: program.__name__)
+def test_calls_are_not_left_to_python(program):
+    """Which gives the same results where a run fails."""
+    compiled = smelt.compile(program, options=STAYS)
+    for turn, mask in enumerate(masks([5, 7, 3, 9, 4, 11])):
+        x, before = torch.randn(12, 4), smelt.stats()['runs']
+        torch.testing.assert_close(compiled(x, mask), program(x, mask))
+        if turn > 1:
+            stages = max(segment['graph'].count('# stage ') for segment in compiled._segments())
+            assert stages > 1 and smelt.stats()['runs'] == before + stages
 
 
 class Tagger(nn.Module):

@@ -41,6 +41,6 @@ def test_some_faults(allocator):
 
 @pytest.mark.slow
 @needs_compiler
-@pytest.mark.parametrize('backend', ['eager', 'native'])
+@pytest.mark.parametrize('backend', ['eager', 'native', 'background'])
 def test_many_faults(allocator, backend):
     sweep(allocator, backend, 40)

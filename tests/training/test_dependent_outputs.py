@@ -164,3 +164,40 @@ def test_a_change_of_what_no_gradient_needs():
             torch.testing.assert_close(grad, (x + w).detach().cos())
             with pytest.raises(RuntimeError, match='modified by an inplace operation'):
                 torch.autograd.grad(first.sum(), w)
+
+
+def of_other_inputs(x, y):
+    """Three results, no two of the same inputs."""
+    return torch.where(y > 0, y, y * 0.1), torch.cat([y, x]).sin(), x.exp()
+
+
+@pytest.mark.parametrize('order', [(1,), (2,), (0, 2), (1, 2), (2, 1)])
+@pytest.mark.parametrize('backend', ['native', 'interpret'])
+def test_results_that_nobody_keeps(order, backend):
+    """One is dropped before the pass, with the node that it had; the others' gradients are theirs all the same."""
+    compiled = smelt.compile(of_other_inputs, backend=backend)
+    for _ in range(CALLS):
+        x, y = torch.randn(5, 4), torch.randn(5, 4)
+        found = []
+        for run in (of_other_inputs, compiled):
+            inputs = [tensor.clone().requires_grad_() for tensor in (x, y)]
+            results = list(run(*inputs))
+            for i in range(3):
+                if i not in order:
+                    results[i] = None
+            for i in order:
+                results[i].square().sum().backward()
+                results[i] = None
+            found.append([tensor.grad for tensor in inputs])
+        assert [grad is None for grad in found[0]] == [grad is None for grad in found[1]]
+        torch.testing.assert_close([g for g in found[1] if g is not None], [g for g in found[0] if g is not None])
+
+
+def test_many_results_that_nobody_keeps():
+    """Each call takes what the last one gave: all of their nodes go at once."""
+    compiled = smelt.compile(lambda x, y: (x * 1.01 + y, y * 2, (x * y).sin()), backend='interpret')
+    y = torch.randn(3, requires_grad=True)
+    x = torch.randn(3, requires_grad=True)
+    for _ in range(30_000):
+        x = compiled(x, y)[0]
+    del x

@@ -126,9 +126,11 @@ bool record_factory(Recorder& recorder, const OpInfo& op, DispatchKeySet keys, S
     }
   }
   recorder.record(op, stack);
-  c10::IValue& result = stack->back();
-  if (result.isTensor())
-    result = at::functionalization::impl::to_functional_tensor(result.toTensor());
+  for (size_t i = first; i < stack->size(); ++i) {  // none: smelt::seed
+    c10::IValue& result = (*stack)[i];
+    if (result.isTensor())
+      result = at::functionalization::impl::to_functional_tensor(result.toTensor());
+  }
   mark_results(*stack, first);
   return true;
 }

@@ -116,4 +116,11 @@ bool OpLog::expect_numbers(int32_t first) {
   return true;
 }
 
+void OpLog::expect_sizes_but(std::span<const NumberStep> numbers) {
+  for (LoggedCall& call : plain_.calls)
+    if (call.op == own_ops::kSize &&
+        std::ranges::find(numbers, call.number, &NumberStep::item) == numbers.end())
+      call.expected = true;
+}
+
 }  // namespace smelt

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "aten/op_ambient.h"
 #include "aten/op_info.h"
 #include "aten/stand_ins.h"
+#include "base/number.h"
 #include "capture/log/ambient_list.h"
 #include "capture/log/autograd_nodes.h"
 #include "capture/log/grad_ops.h"
@@ -73,6 +75,9 @@ class OpLog {
   // The numbers from `first` on have been read by C code: each run expects them. False: they can't
   // be guessed.
   bool expect_numbers(int32_t first);
+  // Each run expects sizes that contents decide and that are none of these numbers: nobody has
+  // followed them.
+  void expect_sizes_but(std::span<const NumberStep> numbers);
 
   // Those that are about from now on, or nullptr.
   void set_stand_ins(StandIns* stand_ins) { stand_ins_ = stand_ins; }

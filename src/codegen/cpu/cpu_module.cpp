@@ -10,6 +10,7 @@
 
 #include <llvm/IR/LLVMContext.h>
 
+#include "base/on_threads.h"
 #include "codegen/cpu/emitter.h"
 #include "codegen/cpu/machine/host_target.h"
 #include "codegen/cpu/machine/machine_code.h"
@@ -205,30 +206,6 @@ class Module final : public CpuModule {
   std::vector<std::shared_ptr<const Compiled>> kernels_;
 };
 
-// Runs jobs 0 .. count-1 on this thread and a few more.
-template <class Job>
-void run_all(size_t count, const Job& job) {
-  std::atomic<size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr error;
-  auto work = [&] {
-    for (size_t i = next++; i < count; i = next++) {
-      try {
-        job(i);
-      } catch (...) {
-        std::lock_guard lock(mutex);
-        error = std::current_exception();
-      }
-    }
-  };
-  const size_t threads = std::min<size_t>({count, std::thread::hardware_concurrency(), 16});
-  std::vector<std::thread> others;
-  for (size_t i = 1; i < threads; ++i) others.emplace_back(work);
-  work();
-  for (std::thread& thread : others) thread.join();
-  if (error) std::rethrow_exception(error);
-}
-
 // Those among them that have no code are given theirs, so many in one object.
 void make_all(std::vector<const Compiled*> compiled, size_t together) {
   std::erase_if(compiled, [](const Compiled* one) { return one->is_made.load(); });
@@ -239,7 +216,7 @@ void make_all(std::vector<const Compiled*> compiled, size_t together) {
   const std::span<const Compiled* const> all = compiled;
   const size_t threads = std::max<size_t>(std::thread::hardware_concurrency(), 1);
   together = std::clamp<size_t>((all.size() + threads - 1) / threads, 1, together);
-  run_all((all.size() + together - 1) / together, [&](size_t i) {
+  on_threads((all.size() + together - 1) / together, [&](size_t i) {
     const size_t first = i * together;
     make_code(all.subspan(first, std::min(together, all.size() - first)));
   });

@@ -1,13 +1,11 @@
 #include "codegen/cuda/cuda_code.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/on_threads.h"
 
 namespace smelt::cuda {
 namespace {
@@ -67,30 +65,6 @@ class CompiledKernels {
   std::unordered_map<std::string, std::weak_ptr<const std::string>> entries_;
   size_t next_sweep_ = 256;
 };
-
-// body(0) ... body(count - 1), on as many threads as there are processors.
-template <class Body>
-void on_threads(size_t count, const Body& body) {
-  std::atomic<size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr error;
-  const auto work = [&] {
-    for (size_t i = next++; i < count; i = next++) {
-      try {
-        body(i);
-      } catch (...) {
-        std::lock_guard lock(mutex);
-        if (!error) error = std::current_exception();
-      }
-    }
-  };
-  const size_t most = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(count, most); ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
-  if (error) std::rethrow_exception(error);
-}
 
 }  // namespace
 

@@ -53,6 +53,7 @@ struct Varying {
   std::unordered_map<std::string, Ref> known;  // numbers of expressions, by their text
   size_t guards = 0;                           // of the log that the trace has too
   size_t late = 0;                             // likewise, of sizes that contents decide
+  bool are_counted = false;                    // the log has some of those
   std::vector<VariedDim> dims_seen;
   std::vector<FixedSize> fixed;
   const char* reason = nullptr;  // what is being done that takes sizes as they are, if it is known

@@ -14,7 +14,11 @@ Trace::Trace(PyObject* const* slots, size_t count) : ambient_(tensors().ambient(
     guesses.any = guesses.any || may;
     return may;
   });
-  log_->set_count([this] { return may_count(); });
+  log_->set_count([this] {
+    const bool may = may_count();
+    sizes.are_counted = sizes.are_counted || may;
+    return may;
+  });
   log_->resume();
 }
 

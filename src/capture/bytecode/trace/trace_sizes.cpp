@@ -524,7 +524,7 @@ void TraceSizes::guard_sizes_of_program(TraceResult& result) {
 
 // Each is what it is from now on. Expressions stay: they are right, and say nothing new.
 void TraceSizes::pin_sizes(const std::string& why) {
-  if (!sizes.any()) return;
+  if (!sizes.any() && !sizes.are_counted) return;
   sizes.refusal = why.empty() ? "sizes can't be followed" : why;
   const std::vector<Ref> symbols = sizes.symbols;
   for (const Ref symbol : symbols)

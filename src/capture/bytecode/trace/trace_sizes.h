@@ -56,7 +56,7 @@ class TraceSizes : public TraceNumbers {
   // they rely on about sizes.
   void check_log(bool thorough = false) {
     StoppableLog::check_log(thorough);
-    if (sizes.any()) follow_sizes();
+    if (sizes.any() || sizes.are_counted) follow_sizes();
   }
 
   // Which dimensions vary no more, a sentence each, and why; `is_marked`: smelt.mark_dynamic has

@@ -49,8 +49,10 @@ void BackwardNode::attach(std::shared_ptr<const TrainingProgram> program,
 BackwardNode::List BackwardNode::apply(List&& gradients) {
   const bool releases = std::exchange(releases_, false);
   if (is_alone_) return run_->gradients(std::move(gradients), releases, getptr());
-  return run_->share(torch::autograd::get_current_graph_task_id(), group_, std::move(gradients),
-                     releases, getptr());
+  List found = run_->share(torch::autograd::get_current_graph_task_id(), group_,
+                           std::move(gradients), releases, getptr());
+  frees_ = releases;
+  return found;
 }
 
 ResultNode::ResultNode(std::shared_ptr<ForwardRun> run, size_t output, torch::autograd::Edge next)

@@ -8,7 +8,9 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bridge/forward_run.h"
@@ -32,7 +34,11 @@ class BackwardNode final : public torch::autograd::Node {
 
   List apply(List&& gradients) override;
   void will_release_variables() override { releases_ = true; }
-  void release_variables() override { run_->release(); }
+  // After a pass that frees what is on its way, and when the node dies: the others of the run are
+  // alive then.
+  void release_variables() override {
+    if (is_alone_ || std::exchange(frees_, false)) run_->release();
+  }
   std::string name() const override { return "SmeltBackward"; }
 
  private:
@@ -40,6 +46,7 @@ class BackwardNode final : public torch::autograd::Node {
   const ResultGroup& group_;  // of the program, which the run holds
   const bool is_alone_;
   bool releases_ = false;  // the pass at hand frees what is on its way
+  bool frees_ = false;     // the pass that was here
 };
 
 // Of one of several results: hands its gradient on.

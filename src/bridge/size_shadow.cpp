@@ -46,6 +46,12 @@ size_t counted_dim(const LoggedCall& call) {
   return static_cast<size_t>(call.args.at(1).get<Size>().known());
 }
 
+// What there is to warn of was said when the ops were computed.
+class NoWarnings final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override {}
+};
+
 // Without tensors or sizes that the sizes of its results could depend on, or without results.
 bool gives_what_it_gives(const OpInfo& op, const LoggedCall& call) {
   const c10::FunctionSchema& schema = op.handle.schema();
@@ -79,16 +85,26 @@ std::string SizeShadow::asking() const {
 SizeShadow::~SizeShadow() { recorder_->close(); }
 
 Decision SizeShadow::follow(const OpLog& log, const SizeOf& size_of) {
-  if (!possible_ || followed_ == log.plain().calls.size()) return possible_;
+  const std::vector<LoggedCall>& calls = log.plain().calls;
+  // Some were taken back: those of a custom function, which became a call of it.
+  while (!followed_.empty() && (followed_.size() > calls.size() ||
+                                !(followed_.back() == mark_of(log, followed_.size() - 1))))
+    followed_.pop_back();
+  if (!possible_ || followed_.size() == calls.size()) return possible_;
   try {
-    if (followed_ > log.plain().calls.size()) throw Error("some of its ops were taken back");
     const RecordingScope scope(recorder_, RecordingScope::Part{});
+    NoWarnings none;
+    const c10::WarningUtils::WarningHandlerGuard quiet(&none);
     recorder_->begin_replay();
     OpAmbientScope ambient(OpAmbient::current());
-    for (; followed_ < log.plain().calls.size(); ++followed_) {
-      ambient.enter(without_autograd(log.ambients()[log.plain().calls[followed_].ambient]));
-      followed_op_ = log.real_calls()[followed_].op;
-      follow(log, followed_, size_of);
+    ambient_ = &ambient;
+    while (followed_.size() < calls.size()) {
+      const size_t next = followed_.size();
+      enter(log,
+            {calls[next], log.real_calls()[next],
+             next + 1 < calls.size() ? &calls[next + 1] : nullptr},
+            size_of);
+      followed_.push_back(mark_of(log, next));
     }
   } catch (const std::exception& error) {
     possible_ = Decision::forbid(followed_op_ == nullptr ? first_line(error.what())
@@ -100,9 +116,37 @@ Decision SizeShadow::follow(const OpLog& log, const SizeOf& size_of) {
   return possible_;
 }
 
-void SizeShadow::follow(const OpLog& log, size_t index, const SizeOf& size_of) {
+SizeShadow::Mark SizeShadow::mark_of(const OpLog& log, size_t call) {
+  const std::vector<LogValue>& results = log.plain().calls[call].results;
+  const auto made = std::ranges::find_if(results, [](LogValue value) { return value >= 0; });
+  return {log.real_calls()[call].op, made == results.end() ? -1 : *made};
+}
+
+void SizeShadow::enter(const OpLog& log, const Followed& one, const SizeOf& size_of) {
+  ambient_->enter(without_autograd(log.ambients()[one.call.ambient]));
+  followed_op_ = one.real.op;
+  follow(log, one, size_of);
+}
+
+// Nobody else sees what its ops make; its results have the sizes of what its forward gave.
+void SizeShadow::follow_function(const OpLog& log, const Followed& one, const SizeOf& size_of) {
+  const std::shared_ptr<const LogFunction> function = one.real.function;
+  const InnerCalls& inner = function->calls;
+  for (size_t i = 0; i < inner.plain.size(); ++i)
+    enter(
+        log,
+        {inner.plain[i], inner.real[i], i + 1 < inner.plain.size() ? &inner.plain[i + 1] : nullptr},
+        size_of);
+  for (size_t i = 0; i < one.call.results.size(); ++i)
+    if (one.call.results[i] >= 0)
+      tensors_[one.call.results[i]] = tensor(log, function->outputs.at(i));
+}
+
+void SizeShadow::follow(const OpLog& log, const Followed& one, const SizeOf& size_of) {
   const CallLog& plain = log.plain();
-  const LoggedCall& call = plain.calls[index];
+  const LoggedCall& call = one.call;
+  if (call.op == own_ops::kOpaqueCall && one.real.function)
+    return follow_function(log, one, size_of);
   if (call.op == own_ops::kOpaqueCall) throw Error("a call of Python code among its ops");
   if (facts_of(call.op).reads_lengths)
     throw Error(call.op.str() + ", whose result has a size that contents decide");
@@ -119,9 +163,9 @@ void SizeShadow::follow(const OpLog& log, size_t index, const SizeOf& size_of) {
     return;
   }
   if (own_ops::is_own(call.op) || call.number >= 0) return;  // they make no tensors
-  if (own_ops::is_custom(call.op) && gives_what_it_gives(*log.real_calls()[index].op, call))
+  if (own_ops::is_custom(call.op) && gives_what_it_gives(*one.real.op, call))
     return take_fixed(log, call);
-  this->call(log, index, size_of);
+  this->call(log, one, size_of);
 }
 
 // A gradient has the sizes of what it is the gradient of.
@@ -183,15 +227,16 @@ void SizeShadow::take_fixed(const OpLog& log, const LoggedCall& call) {
   }
 }
 
-void SizeShadow::compute(const OpLog& log, size_t index, std::vector<c10::IValue>& stack) {
+void SizeShadow::compute(const OpLog& log, const Followed& one, std::vector<c10::IValue>& stack) {
   const CallLog& plain = log.plain();
-  const LoggedCall& call = plain.calls[index];
-  const c10::OperatorHandle& handle = log.real_calls()[index].op->handle;
+  const LoggedCall& call = one.call;
+  const c10::OperatorHandle& handle = one.real.op->handle;
   const auto sizes_now = [&](LogValue value) {
     return known_sizes(plain.value(value).type->sizes);
   };
   if (call.counts) {
-    const size_t dim = counted_dim(plain.calls.at(index + 1));
+    SMELT_CHECK(one.next != nullptr, "nobody reads the size that is counted");
+    const size_t dim = counted_dim(*one.next);
     const Size count = recorder_->add_symbol(sizes_now(call.results.at(0)).at(dim));
     record_counted(handle, recorder_->size_as_number(count).toSymInt(), stack);
   } else if (call.sized) {
@@ -203,9 +248,8 @@ void SizeShadow::compute(const OpLog& log, size_t index, std::vector<c10::IValue
   }
 }
 
-void SizeShadow::call(const OpLog& log, size_t index, const SizeOf& size_of) {
-  const LoggedCall& call = log.plain().calls[index];
-  const RealCall& real = log.real_calls()[index];
+void SizeShadow::call(const OpLog& log, const Followed& one, const SizeOf& size_of) {
+  const auto& [call, real, next_call] = one;
   const ArgReader reader{.tensor = [&](Ref ref) { return tensor(log, ref.id); },
                          .opaque = [&](Opaque opaque) { return real.opaque[opaque.index]; },
                          .size = [](const Size& size) { return size.known(); }};
@@ -225,7 +269,7 @@ void SizeShadow::call(const OpLog& log, size_t index, const SizeOf& size_of) {
       argument = with_size(argument, static_cast<size_t>(taken.element), number.toSymInt());
     }
   }
-  compute(log, index, stack);
+  compute(log, one, stack);
   size_t next = 0;
   const auto keep = [&](const at::Tensor& made) {
     const LogValue value = next < call.results.size() ? call.results[next] : -1;

@@ -19,6 +19,8 @@
 
 namespace smelt {
 
+class OpAmbientScope;
+
 class SizeShadow {
  public:
   SizeShadow();
@@ -48,22 +50,39 @@ class SizeShadow {
   const std::vector<LateSize>& late() const { return late_; }
 
  private:
+  // One of the log, or of a function that the log calls.
+  struct Followed {
+    const LoggedCall& call;
+    const RealCall& real;
+    const LoggedCall* next;  // behind it
+  };
+  // By which a call is known again.
+  struct Mark {
+    const OpInfo* op;
+    LogValue result;
+    bool operator==(const Mark&) const = default;
+  };
+  static Mark mark_of(const OpLog& log, size_t call);
+
   at::Tensor tensor(const OpLog& log, LogValue value);
   std::string asking() const;
-  void follow(const OpLog& log, size_t call, const SizeOf& size_of);
-  void call(const OpLog& log, size_t call, const SizeOf& size_of);
-  void compute(const OpLog& log, size_t call, std::vector<c10::IValue>& stack);
+  void enter(const OpLog& log, const Followed& one, const SizeOf& size_of);
+  void follow(const OpLog& log, const Followed& one, const SizeOf& size_of);
+  void follow_function(const OpLog& log, const Followed& one, const SizeOf& size_of);
+  void call(const OpLog& log, const Followed& one, const SizeOf& size_of);
+  void compute(const OpLog& log, const Followed& one, std::vector<c10::IValue>& stack);
   void take_known(const OpLog& log, const LoggedCall& call);
   void take_fixed(const OpLog& log, const LoggedCall& call);
   void take_gradients(const OpLog& log, const LoggedCall& call);
 
   std::function<std::string()> where_;
   const OpInfo* followed_op_ = nullptr;
+  OpAmbientScope* ambient_ = nullptr;  // while calls are followed
   std::vector<LateSize> late_;
   const std::shared_ptr<Recorder> recorder_;
   std::unordered_map<LogValue, SymbolicDims> inputs_;
   std::unordered_map<LogValue, at::Tensor> tensors_;
-  size_t followed_ = 0;  // calls of the log
+  std::vector<Mark> followed_;  // calls of the log
   Decision possible_ = Decision::allow();
 };
 

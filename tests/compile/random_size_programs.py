@@ -24,10 +24,25 @@ _MATRIX = (  # of two matrices x and y of the same shape and the size names in s
     '{x}.new_full({x}.shape, {x}.shape[0]) - {y}', '{x} * max({x}.shape[0], 4)', '{x} + min({x}.shape)',
     '{x}.chunk(2, 1)[0].sum() + {x}', 'torch.stack([{x}, {y}], 1).view({x}.shape[0], 2, -1).mean(1)',
     '{x}[:, : {x}.shape[1] // 2].sum(1, keepdim=True) + {y}', '{x}[: {x}.shape[0]] - {y}[-{y}.shape[0]:]',
+    '{x}[{x}.shape[0] - 1] + {x}', '{x}[{x}.shape[0] // 2] * {y}', '{x}.roll({x}.shape[0] // 2, 0)',
+    '{x}.t()[{x}.shape[1] - 1][:, None] - {y}', 'Box({x}).scaled({y})', '{x} * Box({y}).rows + Box({x}).columns',
 )
+_WRITES = ('{new}[: {k}] = {x}.shape[0]', '{new}[: {new}.shape[0] // 2] += {new}[{new}.shape[0] - {new}.shape[0] // 2:]',
+           '{new}[{new}.shape[0] - 1] = {x}.shape[1]', '{new}[: {k}] += {new}[{new}.shape[0] - {k}:]', '{new}[:, : {k}] = {x}.shape[0]')
 _GUARDS = ('{x}.shape[0] > {k}', '{x}.shape[0] % 2 == 0', '{x}.shape == {y}.shape', 'len({x}) <= {k}', '{x}.numel() > {k} * 3',
            '{x}.shape[0] == {x}.shape[1]', '{x}.size(0) - {x}.size(1) < {k}')
 _RESULTS = ('{x}', '({x}, {y}.sum())', '({x}.sum(0), {x}.shape, {y}.shape[0] * 2)', '{x}.mean()', '[{x}, list({x}.shape)]', '({x} * 2, {x}.shape[1:])')
+
+
+class Box:
+    """Sizes in the fields of an object."""
+
+    def __init__(self, x):
+        self.rows, self.columns = x.shape
+        self.both = (self.rows, self.columns)
+
+    def scaled(self, y):
+        return y.reshape(self.both) * self.rows + torch.ones(self.both)
 
 
 def program(seed):
@@ -45,7 +60,7 @@ def program(seed):
                       f'        {new} = {fill(chance.choice(_MATRIX))}']
         elif chance.random() < 0.1:
             lines.append(f'    {new} = {chance.choice(names)}.clone()')
-            lines.append(f'    {new}[:, : {chance.randrange(1, 4)}] = {chance.choice(names)}.shape[0]')
+            lines.append('    ' + chance.choice(_WRITES).format(new=new, x=chance.choice(names), k=chance.randrange(1, 4)))
         else:
             lines.append(f'    {new} = {fill(chance.choice(_MATRIX))}')
         names.append(new)
@@ -83,7 +98,7 @@ def _same(found, wanted):
 def check(seed, **settings):
     """What differs, as text; '' if nothing does."""
     text = program(seed)
-    scope = {'torch': torch, 'F': torch.nn.functional}
+    scope = {'torch': torch, 'F': torch.nn.functional, 'Box': Box}
     exec(compile(text, f'<program {seed}>', 'exec'), scope)
     compiled = smelt.compile(scope['f'], **settings)
     torch.manual_seed(seed)

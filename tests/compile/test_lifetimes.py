@@ -534,3 +534,31 @@ def test_nothing_of_a_call_is_kept_to_be_recognised(f):
         compiled(Slotted(x) if f is in_slots else x)
         del x
         assert gone() is None, i
+
+
+@pytest.mark.parametrize('backend', ['native', 'eager'])
+def test_a_result_that_dies_leaves_the_others_their_gradients(backend):
+    """Results of different inputs have nodes of their own in autograd's graph, which share what was saved."""
+    def function(a, b):
+        return (a * 2).sin(), b.exp() * a.shape[0]
+
+    compiled = smelt.compile(function, backend=backend, options={'rollback': False})
+    for n in (4, 4, 5, 6):
+        for dies in (0, 1):
+            inputs = [torch.randn(n, 3, requires_grad=True) for _ in range(2)]
+            results = list(compiled(*inputs))
+            del results[dies]
+            results[0].sum().backward(retain_graph=True)
+            results[0].sum().backward()
+            with pytest.raises(RuntimeError, match='second time'):
+                results[0].sum().backward()
+            twins = [x.detach().requires_grad_() for x in inputs]
+            (function(*twins)[1 - dies].sum() * 2).backward()
+            for x, y in zip(inputs, twins):
+                assert (x.grad is None) == (y.grad is None)
+                if y.grad is not None:
+                    torch.testing.assert_close(x.grad, y.grad)
+            first, second = compiled(*inputs)
+            second.sum().backward()
+            del second
+            first.sum().backward()

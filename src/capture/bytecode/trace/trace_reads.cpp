@@ -144,7 +144,11 @@ Ref TraceReads::read_cell(Value cell, PyObject* object) {
 
 Ref TraceReads::read(NodeKind kind, Value parent, PyObject* key, int index, PyObject* object) {
   if (!active()) return 0;
-  if (is_born(parent.object)) return element_ref(object);
+  if (is_born(parent.object)) {
+    const Tracked* tracked = kind == NodeKind::attribute ? find(parent.object) : nullptr;
+    const Ref lazy = tracked == nullptr ? 0 : tracked->lazy.value(key);
+    return lazy != 0 ? lazy : element_ref(object);
+  }
   const Ref ref = parent_ref(parent);
   if (is_path(ref) && kind != NodeKind::type && !tensors().is_tensor(parent.object))
     guard(ref, kGuardType);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/trace/boundary.h"
 #include "capture/bytecode/trace/stored_items.h"
 
@@ -30,6 +31,25 @@ Object parts_inside(PyObject* iterator) {
         PyIter_Check(part) && !PyGen_CheckExact(part) && Py_TYPE(part)->tp_traverse != nullptr)
       Py_TYPE(part)->tp_traverse(part, visit, parts.get());
   return parts;
+}
+
+// tuple.__new__(cls, items), as a namedtuple is made.
+bool is_made_of_tuple(StepKind kind, std::span<const Value> inputs) {
+  if (kind != StepKind::call || inputs.size() != 3 || !PyTuple_CheckExact(inputs[2].object) ||
+      !PyCFunction_Check(inputs[0].object))
+    return false;
+  return PyCFunction_GET_SELF(inputs[0].object) == reinterpret_cast<PyObject*>(&PyTuple_Type) &&
+         std::string_view(reinterpret_cast<PyCFunctionObject*>(inputs[0].object)->m_ml->ml_name) ==
+             "__new__";
+}
+
+// A store under a name is seen by those who read it, as long as nobody has the object's __dict__.
+bool keeps_fields_apart(PyObject* object, const TraceObjects& trace) {
+  const bool has_fields = is_plain_instance(object) ||
+                          PyType_IsSubtype(Py_TYPE(object), known_type(KnownType::function_base));
+  if (!trace.is_born(object) || !has_fields) return false;
+  PyObject** dict = _PyObject_GetDictPtr(object);
+  return dict == nullptr || *dict == nullptr || !trace.is_tracked(*dict);
 }
 
 }  // namespace
@@ -173,7 +193,13 @@ Ref TraceSteps::make(StepKind kind, std::span<const Value> inputs, PyObject* obj
   const bool has_elements = kind == StepKind::build_tuple || kind == StepKind::build_list ||
                             kind == StepKind::build_map || kind == StepKind::build_size ||
                             (kind == StepKind::build_slice && sizes.any());
-  if (!keeps_elements(kind)) settle_inside(inputs);
+  if (is_made_of_tuple(kind, inputs)) {
+    if (const Tracked* items = find(inputs[2].object); items != nullptr && !items->lazy.empty())
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(inputs[2].object); ++i)
+        if (const Ref item = items->lazy.item(i)) lazy.add_item(i, item);
+  } else if (!keeps_elements(kind)) {
+    settle_inside(inputs);
+  }
   std::vector<Operand> prepared =
       has_elements ? elements(kind, inputs, lazy) : operands(inputs, is_cell);
   if (has_finaliser(object)) stop(BreakReason::unknown_object, Py_TYPE(object)->tp_name);
@@ -250,7 +276,14 @@ void TraceSteps::effect(StepKind kind, std::span<const Value> inputs, int arg, P
   if (is_store) use(inputs[1]);
   if (passes(kind, inputs)) return;
   const Value changed = inputs[kind == StepKind::call && inputs.size() > 1 ? 1 : 0];
+  const bool is_field = kind == StepKind::set_attr && keeps_fields_apart(target.object, *this);
+  if (is_field && is_passing(target.object)) {  // no step makes it again
+    const bool is_lazy = is_lazy_number(inputs[2]);
+    put_lazy(*tracked, inputs[1].object, is_lazy ? inputs[2].ref : 0);
+    if (is_lazy) return note_act();
+  }
   if (is_born(changed.object) && settle_around_transient(inputs)) {
+    if (kind == StepKind::del_attr) settle_elements(*tracked);
     transient(changed.object);
     if (kind == StepKind::set_cell) {
       tracked->cell_written = true;
@@ -263,7 +296,8 @@ void TraceSteps::effect(StepKind kind, std::span<const Value> inputs, int arg, P
   const bool is_placed = place >= 0;
   if (!keeps_elements(kind) && !is_placed) settle_inside(inputs);
   const bool appends = kind == StepKind::list_append && is_lazy_number(inputs[1]);
-  const bool fills = kind == StepKind::set_item && keeps_values_apart(target.object, inputs[1]);
+  const bool fills =
+      is_field || (kind == StepKind::set_item && keeps_values_apart(target.object, inputs[1]));
   if (Tracked* container = find(changed.object);
       container != nullptr && kind != StepKind::list_append && !fills && !is_placed)
     settle_elements(*container);

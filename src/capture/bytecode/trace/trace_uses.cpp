@@ -96,6 +96,8 @@ void TraceUses::use_elements(Value v) {
     own(v);
   } else if (PySlice_Check(object)) {
     if (Tracked* slice = find(object)) settle_elements(*slice);
+  } else if (lazy_elements_ != 0 && is_plain_instance(object)) {
+    if (Tracked* instance = find(object)) settle_elements(*instance);
   }
   --use_depth_;
 }
@@ -161,8 +163,12 @@ void TraceUses::settle_inside(std::span<const Value> containers) {
     if (tracked == nullptr || !seen.insert(object).second) return;
     // A dict from outside has none: what is put into it is in its overlay.
     if (PyTuple_Check(object) || PyList_Check(object) || PySlice_Check(object) ||
-        (PyDict_Check(object) && tracked->born))
+        (tracked->born && (PyDict_Check(object) || is_plain_instance(object))))
       todo.push_back(tracked);
+  };
+  const visitproc visit_field = [](PyObject* field, void* visitor) {
+    (*static_cast<decltype(visit)*>(visitor))(field);
+    return 0;
   };
   for (const Value& container : containers) visit(container.object);
   while (!todo.empty()) {
@@ -175,6 +181,11 @@ void TraceUses::settle_inside(std::span<const Value> containers) {
       PyObject *key, *item;
       Py_ssize_t at = 0;
       while (PyDict_Next(object, &at, &key, &item)) visit(item);
+      continue;
+    }
+    if (!PyTuple_Check(object) && !PyList_Check(object)) {
+      if (const traverseproc traverse = Py_TYPE(object)->tp_traverse)
+        traverse(object, visit_field, const_cast<void*>(static_cast<const void*>(&visit)));
       continue;
     }
     for (Py_ssize_t i = 0; i < Py_SIZE(object); ++i)

@@ -85,6 +85,12 @@ Result unfollowed_attribute(Trace* trace, Value object, PyObject* name) {
   return {PyObject_GetAttr(object.object, name), 0};
 }
 
+// A field of an object that the trace made.
+Ref read_of_made(Trace& trace, Value object, PyObject* name, PyObject* found, int holders) {
+  if (is_plain_number(found)) return trace.read(NodeKind::attribute, object, name, 0, found);
+  return trace.adopt(found, holders);
+}
+
 // A getter in C that reads a field: what it gives is where it was read.
 Result read_field(Trace& trace, Value object, PyObject* name) {
   // Not by a __getattribute__ of the class's own, which may be what came here.
@@ -103,7 +109,7 @@ Result read_field(Trace& trace, Value object, PyObject* name) {
     const bool is_put_in = PyTraceBack_Check(found) || PyExceptionInstance_Check(found);
     if (PyExceptionInstance_Check(object.object) && is_put_in && !trace.is_tracked(found))
       trace.transient(found);
-    return {found, trace.adopt(found)};
+    return {found, read_of_made(trace, object, name, found, 1)};
   }
   return {found, trace.read(NodeKind::attribute, object, name, 0, found)};
 }
@@ -450,6 +456,7 @@ Result get_data(Trace& trace, Value attribute, Value object, PyObject* name) {
         if (!dict || tensors().is_tensor(object.object))
           return unfollowed_attribute(&trace, object, name);
         if (const Ref known = trace.ref_of(dict.get())) return {dict.release(), known};
+        trace.use(object);  // what is read there is not asked of the object
         const Ref made = trace.make(StepKind::instance_dict, std::span(&object, 1), dict.get());
         return {dict.release(), made};
       }
@@ -497,8 +504,8 @@ Result get_generic(Trace& trace, Value object, PyObject* name, PyObject* fallbac
       Ref dict_ref = 0;
       if (!born) dict_ref = trace.read(NodeKind::instance_dict, object, nullptr, 0, dict.get());
       if (stored != nullptr) {
-        const Ref stored_ref =
-            born ? trace.adopt(stored, 0) : trace.read_dict({dict.get(), dict_ref}, name, stored);
+        const Ref stored_ref = born ? read_of_made(trace, object, name, stored, 0)
+                                    : trace.read_dict({dict.get(), dict_ref}, name, stored);
         return {Py_NewRef(stored), stored_ref};
       }
       // The class has a number for objects that have none of their own yet: self.n += 1 gives this

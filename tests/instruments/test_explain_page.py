@@ -309,7 +309,12 @@ def test_command(models, smelt_command, tmp_path):
     code, out, err = smelt_command('explain', f'{models}:make_model', '--html', html, '--trace', trace)
     assert code == 0, err
     assert 'Net: 1 graph' in out and 'kernel' in out and 'times: eager' in out
-    events = [event for event in json.loads(trace.read_text())['traceEvents'] if event['ph'] == 'X']
+    every = json.loads(trace.read_text())['traceEvents']
+    assert {event['ph'] for event in every} == {'M', 'X', 'C'} and all(isinstance(event['name'], str) and event['pid'] == 0 for event in every)
+    assert all(event['ts'] >= 0 and isinstance(event['args']['bytes'], int) for event in every if event['ph'] == 'C')
+    assert all(event['name'] == 'thread_name' and event['args']['name'] for event in every if event['ph'] == 'M')
+    events = [event for event in every if event['ph'] == 'X']
+    assert all(event['ts'] >= 0 and event['dur'] >= 0 and isinstance(event['tid'], int) for event in events)
     assert {'name', 'ph', 'ts', 'dur', 'pid', 'tid'} <= set(events[0]) and any(e['name'] == 'smelt::run' for e in events)
     assert html.read_text().startswith('<!doctype html>')
     code, out, _ = smelt_command('explain', f'{models}:make_training', '--train', '--json')

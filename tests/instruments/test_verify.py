@@ -515,6 +515,18 @@ def test_generators_of_the_users_own_draw_once(kind):
         assert run({'verify_every': 2}) == pytest.approx(run(None))
 
 
+def test_parameters_without_sizes():
+    model, x = nn.Sequential(nn.LazyLinear(4), nn.ReLU()), torch.randn(3, 5)
+    for call in (lambda: smelt.verify(model, x), lambda: smelt.warmup(smelt.compile(model), [x])):
+        with pytest.raises(smelt.ArgumentError, match='parameters without sizes .* call it once before'):
+            call()
+    fast = smelt.compile(model, options={'verify_every': 1})
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(fast(x), model(x))
+    assert isinstance(model[0], nn.Linear) and smelt.verify(model, x)
+
+
 def suspended():
     yield from range(50)
 

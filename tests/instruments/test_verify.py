@@ -246,6 +246,16 @@ def test_command(models, smelt_command):
     assert code == 0
 
 
+def test_infinite_differences_are_json():
+    smelt.register_backend('infinite', lambda graph, example_inputs: lambda *inputs: [output / 0 for output in graph(*inputs)])
+    found = smelt.verify(smelt.compile(torch.sin, backend='infinite'), torch.ones(3))
+
+    def refuse(text):
+        raise ValueError(text)
+    rows = json.loads(found.json(), parse_constant=refuse)['outputs']
+    assert not found.ok and rows[0]['max_abs'] == 'inf'
+
+
 def test_command_finds_a_mismatch(models, smelt_command, tmp_path):
     smelt.register_backend('wrong_softmax', wrong_where('softmax'))
     script = tmp_path / 'bad.py'

@@ -395,8 +395,8 @@ def test_numbers_are_read_at_a_glance(data, opened):
 @needs_browser
 @pytest.mark.slow
 def test_sections_open_and_close(data, opened):
-    page_ = opened(data | {'recompiles': ['x: size at dimension 0 is 5, was 3']})
-    for name in ('advice', 'source', 'segments', 'recompiles', 'graphs', 'groups', 'kernels', 'timeline', 'memory', 'stages', 'programs'):
+    page_ = opened(data | {'recompiles': ['x: size at dimension 0 is 5, was 3'], 'rollbacks': ['left to Python.'], 'fixed_sizes': ['by a loop']})
+    for name in ('advice', 'source', 'segments', 'recompiles', 'rollbacks', 'sizes', 'graphs', 'groups', 'kernels', 'timeline', 'memory', 'stages', 'programs'):
         heights = []
         for _ in range(2):
             x, y = page_.run(f"""(() => {{ const head = document.querySelector('#{name} > summary'); head.scrollIntoView({{block: 'center'}});

@@ -249,6 +249,11 @@ PyObject* stance(PyObject* self, PyObject*) {
   return PyUnicode_FromString(name_of(cast(self)->compiled->own_stance()));
 }
 
+PyObject* set_ahead(PyObject* self, PyObject* is_ahead) {
+  cast(self)->compiled->set_ahead(is_ahead == Py_True);
+  Py_RETURN_NONE;
+}
+
 PyObject* watch(PyObject* self, PyObject* args) {
   PyObject* function;
   int every;
@@ -296,6 +301,8 @@ PyTypeObject* make_compiled_function_type(PyObject* module) {
       {"_reset", reset, METH_NOARGS, "Forgets what was compiled."},
       {"_stance", stance, METH_NOARGS, "Its own stance, or 'as_process'."},
       {"_set_stance", set_stance, METH_O, "Sets its own stance; 'as_process': it has none."},
+      {"_set_ahead", set_ahead, METH_O,
+       "True: calls are made to compile ahead; no cost is refused."},
       {"_watch", watch, METH_VARARGS, "_watch(f, n): one call in n is f(self, args, kwargs)."},
       {"__copy__", return_itself, METH_NOARGS, nullptr},
       {"__deepcopy__", return_itself, METH_O, nullptr},

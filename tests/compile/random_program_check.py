@@ -34,7 +34,7 @@ import torch
 from description import Description
 from random_programs import PRELUDE, generate
 
-SECONDS = int(os.environ.get("SMELT_RANDOM_TIMEOUT", "60"))  # for one program
+SECONDS = int(os.environ.get("SMELT_RANDOM_TIMEOUT", "300"))  # for one program, on a machine that does other things as well
 
 
 def compile_functions(backend="eager"):

@@ -273,7 +273,7 @@ for run in runs:
 
 
 def run_program(text, **environment):
-    return subprocess.run([sys.executable, '-c', PROGRAM + text], capture_output=True, text=True, timeout=120, check=False,
+    return subprocess.run([sys.executable, '-c', PROGRAM + text], capture_output=True, text=True, timeout=600, check=False,
                           env={**os.environ, **environment})
 
 

@@ -136,6 +136,21 @@ def test_a_limit_that_is_given_is_used_up():
     assert smelt.stats()['segments'] - before == 12
 
 
+def test_what_is_asked_for_ahead_is_compiled_whatever_it_costs():
+    compiled = smelt.compile(lambda x: torch.tanh(x) * x.shape[0], dynamic=False)
+    sizes = range(2, 8)
+    with clock(tick=SECOND), warnings.catch_warnings():
+        warnings.simplefilter('error')
+        before = smelt.stats()
+        done = smelt.warmup(compiled, [torch.ones(size) for size in sizes])
+        after = smelt.stats()
+        assert done.not_compiled == [] and done.segments == after['segments'] - before['segments'] == len(sizes)
+        assert after['kernels'] - before['kernels'] >= len(sizes)  # none is left for later calls
+        with smelt.stance('fail_on_recompile'):
+            for size in sizes:
+                torch.testing.assert_close(compiled(torch.ones(size)), torch.tanh(torch.ones(size)) * size)
+
+
 def test_training_and_evaluation_are_both_compiled():
     model = nn.Sequential(*(nested(0, True) for _ in range(4)), nn.Dropout(0.0))
     compiled = smelt.compile(model)

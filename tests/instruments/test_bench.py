@@ -291,6 +291,28 @@ def test_what_goes_back_to_eager_is_said(tmp_path, smelt_command, monkeypatch):
     assert 'smelt: it is left to Python.' in out and 'eager: it is' not in out
 
 
+RAISES_LATER = '''
+import torch
+
+
+def function(x):
+    if torch.autograd.profiler._is_profiler_enabled:
+        raise ValueError('no profiler here')
+    return x + 1
+
+
+def make_model():
+    return function, torch.ones(3)
+'''
+
+
+def test_a_call_that_raises_later_is_one_line_too(tmp_path, smelt_command):
+    path = tmp_path / 'raises_later.py'
+    path.write_text(RAISES_LATER)
+    code, out, err = smelt_command('bench', f'{path}:make_model', *FEW)
+    assert (code, out, err.count('\n')) == (2, '', 1) and 'raised ValueError: no profiler here' in err and 'should not happen' not in err
+
+
 def test_where(models, smelt_command):
     code, out, _ = smelt_command('bench', f'{models}:make_model', '--where', '--seconds', '0.1', '--json')
     rows = {row['name']: row for row in json.loads(out)['rows']}

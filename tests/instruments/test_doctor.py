@@ -23,7 +23,21 @@ def finding(name):
     return next(row for row in doctor.examine(smoke=name == 'smoke test') if row.name == name)
 
 
+@pytest.mark.parametrize('wanted, target, state, said, remedy', (
+    ('none', 'none', doctor.NOTE, 'SMELT_CPU_TARGET=none', 'unset SMELT_CPU_TARGET'),
+    ('', 'none', doctor.NOTE, 'has no AVX2', 'use a processor with AVX2'),
+    ('avx1024', 'avx512', doctor.NOTE, 'machine code for avx512, though SMELT_CPU_TARGET=avx1024', 'avx2 or none'),
+    ('avx2', 'avx2', doctor.GOOD, 'machine code for avx2 (SMELT_CPU_TARGET=avx2)', '')))
+def test_targets_that_are_asked_for(monkeypatch, wanted, target, state, said, remedy):
+    monkeypatch.setattr(doctor._built_for, 'LLVM', '19.1', raising=False)
+    monkeypatch.setattr(doctor._native, 'cpu_target', lambda: target)
+    monkeypatch.setenv('SMELT_CPU_TARGET', wanted)
+    found = finding('LLVM')
+    assert found.state == state and said in found.text and remedy in found.remedy, found
+
+
 def test_without_llvm(monkeypatch, smelt_command):
+    monkeypatch.setattr(doctor._built_for, 'LLVM', '', raising=False)
     monkeypatch.setattr(doctor._native, 'cpu_target', lambda: 'none')
     assert finding('LLVM').state == doctor.BAD and 'llvm-19-dev' in finding('LLVM').remedy
     code, out, _ = smelt_command('doctor', '--no-smoke')

@@ -309,7 +309,12 @@ def test_command(models, smelt_command, tmp_path):
     code, out, err = smelt_command('explain', f'{models}:make_model', '--html', html, '--trace', trace)
     assert code == 0, err
     assert 'Net: 1 graph' in out and 'kernel' in out and 'times: eager' in out
-    events = [event for event in json.loads(trace.read_text())['traceEvents'] if event['ph'] == 'X']
+    every = json.loads(trace.read_text())['traceEvents']
+    assert {event['ph'] for event in every} == {'M', 'X', 'C'} and all(isinstance(event['name'], str) and event['pid'] == 0 for event in every)
+    assert all(event['ts'] >= 0 and isinstance(event['args']['bytes'], int) for event in every if event['ph'] == 'C')
+    assert all(event['name'] == 'thread_name' and event['args']['name'] for event in every if event['ph'] == 'M')
+    events = [event for event in every if event['ph'] == 'X']
+    assert all(event['ts'] >= 0 and event['dur'] >= 0 and isinstance(event['tid'], int) for event in events)
     assert {'name', 'ph', 'ts', 'dur', 'pid', 'tid'} <= set(events[0]) and any(e['name'] == 'smelt::run' for e in events)
     assert html.read_text().startswith('<!doctype html>')
     code, out, _ = smelt_command('explain', f'{models}:make_training', '--train', '--json')
@@ -390,8 +395,8 @@ def test_numbers_are_read_at_a_glance(data, opened):
 @needs_browser
 @pytest.mark.slow
 def test_sections_open_and_close(data, opened):
-    page_ = opened(data | {'recompiles': ['x: size at dimension 0 is 5, was 3']})
-    for name in ('advice', 'source', 'segments', 'recompiles', 'graphs', 'groups', 'kernels', 'timeline', 'memory', 'stages', 'programs'):
+    page_ = opened(data | {'recompiles': ['x: size at dimension 0 is 5, was 3'], 'rollbacks': ['left to Python.'], 'fixed_sizes': ['by a loop']})
+    for name in ('advice', 'source', 'segments', 'recompiles', 'rollbacks', 'sizes', 'graphs', 'groups', 'kernels', 'timeline', 'memory', 'stages', 'programs'):
         heights = []
         for _ in range(2):
             x, y = page_.run(f"""(() => {{ const head = document.querySelector('#{name} > summary'); head.scrollIntoView({{block: 'center'}});

@@ -246,6 +246,16 @@ def test_command(models, smelt_command):
     assert code == 0
 
 
+def test_infinite_differences_are_json():
+    smelt.register_backend('infinite', lambda graph, example_inputs: lambda *inputs: [output / 0 for output in graph(*inputs)])
+    found = smelt.verify(smelt.compile(torch.sin, backend='infinite'), torch.ones(3))
+
+    def refuse(text):
+        raise ValueError(text)
+    rows = json.loads(found.json(), parse_constant=refuse)['outputs']
+    assert not found.ok and rows[0]['max_abs'] == 'inf'
+
+
 def test_command_finds_a_mismatch(models, smelt_command, tmp_path):
     smelt.register_backend('wrong_softmax', wrong_where('softmax'))
     script = tmp_path / 'bad.py'
@@ -513,6 +523,18 @@ def test_generators_of_the_users_own_draw_once(kind):
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         assert run({'verify_every': 2}) == pytest.approx(run(None))
+
+
+def test_parameters_without_sizes():
+    model, x = nn.Sequential(nn.LazyLinear(4), nn.ReLU()), torch.randn(3, 5)
+    for call in (lambda: smelt.verify(model, x), lambda: smelt.warmup(smelt.compile(model), [x])):
+        with pytest.raises(smelt.ArgumentError, match='parameters without sizes .* call it once before'):
+            call()
+    fast = smelt.compile(model, options={'verify_every': 1})
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(fast(x), model(x))
+    assert isinstance(model[0], nn.Linear) and smelt.verify(model, x)
 
 
 def suspended():

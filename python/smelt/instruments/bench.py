@@ -61,12 +61,13 @@ def _measure(target, contestants, kind, point, device, seconds, rounds_, with_me
                             for sentence in native._rollbacks()]
     usable, notes = energy.meters(devices) if with_energy else ([], {})
     for label, step in steps.items():
-        if with_memory:
-            told(1.0, f'memory: {label}')
-            rows[label]['memory'] = memory.peak_bytes(step, devices)
-        if usable:
-            told(1.0, f'energy: {label}')
-            rows[label]['energy'] = energy.per_call(step, usable, lambda: rounds.wait_for(devices))
+        with _users_code(target.text, label):
+            if with_memory:
+                told(1.0, f'memory: {label}')
+                rows[label]['memory'] = memory.peak_bytes(step, devices)
+            if usable:
+                told(1.0, f'energy: {label}')
+                rows[label]['energy'] = energy.per_call(step, usable, lambda: rounds.wait_for(devices))
     return list(rows.values()), notes
 
 

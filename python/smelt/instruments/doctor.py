@@ -70,12 +70,20 @@ def _lines(path):
 
 def _code():
     target, version = _native.cpu_target(), getattr(_built_for, 'LLVM', '')
+    wanted = os.environ.get('SMELT_CPU_TARGET')
+    if version and target == 'none' and wanted == 'none':
+        return Finding('LLVM', NOTE, f"{version}, and SMELT_CPU_TARGET=none: PyTorch's kernels are called, nothing is fused",
+                       'unset SMELT_CPU_TARGET')
+    if version and target == 'none':
+        return Finding('LLVM', NOTE, f"{version}, and no machine code for this processor, which has no AVX2: PyTorch's kernels are called",
+                       'use a processor with AVX2 and FMA')
     if target == 'none':
         return Finding('LLVM', BAD, "this smelt was built without LLVM: PyTorch's kernels are called, nothing is fused",
                        'install LLVM 19 or newer (Debian: llvm-19-dev libzstd-dev zlib1g-dev) and build smelt again')
-    wanted = os.environ.get('SMELT_CPU_TARGET')
-    note = f' (SMELT_CPU_TARGET={wanted})' if wanted else ''
-    return Finding('LLVM', GOOD, f'{version}{": " if version else ""}machine code for {target}{note}')
+    text = f'{version}{": " if version else ""}machine code for {target}'
+    if wanted and wanted != target:
+        return Finding('LLVM', NOTE, f'{text}, though SMELT_CPU_TARGET={wanted}', 'SMELT_CPU_TARGET is avx2 or none, or not set')
+    return Finding('LLVM', GOOD, text + (f' (SMELT_CPU_TARGET={wanted})' if wanted else ''))
 
 
 def _switched_off():

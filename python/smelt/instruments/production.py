@@ -8,7 +8,7 @@ from .. import _stance, _tree
 from .conditioning import spread_of
 from .difference import compare
 from .problems import one_line
-from .state import State, copy_of, is_plain
+from .state import NotYet, State, copy_of, is_plain
 from .verify import Outcome
 
 
@@ -24,7 +24,11 @@ def check(compiled, args, kwargs):
     compiled._watch(None, 0)
     given = args if compiled._bound is None else args[1:]
     try:
-        state = State(compiled._function, args, kwargs)
+        try:
+            state = State(compiled._function, args, kwargs)
+        except NotYet:
+            compiled._watch(check, every)  # the next one
+            return compiled._function(*args, **kwargs)
         if state.lost:
             _not_checked(compiled, f'it can reach {state.lost[0]}, which can not be put back')
             return compiled(*given, **kwargs)

@@ -9,6 +9,7 @@ import sys
 
 import torch
 
+from .._errors import ArgumentError
 from .holders import Holders, reach_of
 
 
@@ -41,11 +42,17 @@ def is_plain(tensor):
     return tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_inference()
 
 
+class NotYet(ArgumentError):
+    """Nothing to put back to: a first call makes the parameters."""
+
+
 class State:
-    """Of everything that can be reached from `roots`, at the moment it is made."""
+    """Of everything that can be reached from `roots`, at the moment it is made. A NotYet where that has parameters without sizes."""
 
     def __init__(self, *roots):
         reach = reach_of(roots)
+        if any(map(torch.nn.parameter.is_lazy, reach.tensors.values())):
+            raise NotYet('the model has parameters without sizes (LazyLinear and its like): call it once before')
         self._holders = Holders(reach)
         self.lost = list(dict.fromkeys(self._holders.lost))  # what can't be put back
         self.tensors = [tensor for tensor in reach.tensors.values() if is_plain(tensor)]

@@ -6,6 +6,7 @@ changed. The state is put back after each of the calls, so nothing is changed by
 import dataclasses
 import itertools
 import json
+import math
 
 import torch
 
@@ -35,7 +36,7 @@ class Verification:
         return [*self.outputs, *self.gradients, *self.changed]
 
     def json(self):
-        return json.dumps(dataclasses.asdict(self), indent=2, default=str)
+        return json.dumps(_jsonable(dataclasses.asdict(self)), indent=2, default=str, allow_nan=False)
 
     def __str__(self):
         from .terminal import plain_table
@@ -49,6 +50,15 @@ class Verification:
         if self.culprit is not None:
             lines.append(str(self.culprit))
         return '\n'.join(lines)
+
+
+def _jsonable(value):
+    """JSON has no infinities: they are texts."""
+    if isinstance(value, dict):
+        return {key: _jsonable(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_jsonable(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _or_dash(value):

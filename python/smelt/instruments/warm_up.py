@@ -1,5 +1,8 @@
 """smelt.warmup: compiles ahead of the first request."""
+import contextlib
 import dataclasses
+
+import torch
 
 from .. import _compile, _native
 from .._errors import ArgumentError
@@ -26,7 +29,7 @@ def warmup(fn, inputs, backward):
     inputs = list(inputs)
     start = _native.counters()
     missed = []
-    with terminal.progress('compiling', len(inputs)) as told:
+    with terminal.progress('compiling', len(inputs)) as told, _ahead(fn):
         for number, given in enumerate(inputs):
             args, kwargs = _arguments(given)
             state = State(_compile.original_of(fn), args, kwargs)
@@ -38,6 +41,20 @@ def warmup(fn, inputs, backward):
             told(number + 1)
     now = _native.counters()
     return WarmUp(len(inputs), now['segments'] - start['segments'], (now['compile_ns'] - start['compile_ns']) / 1e9, missed)
+
+
+@contextlib.contextmanager
+def _ahead(fn):
+    """What is asked for is compiled, whatever it costs."""
+    parts = [fn, *(fn.modules() if isinstance(fn, torch.nn.Module) else ())]
+    natives = [native for native in map(_compile.native_of, parts) if native is not None]
+    for native in natives:
+        native._set_ahead(True)
+    try:
+        yield
+    finally:
+        for native in natives:
+            native._set_ahead(False)
 
 
 def _arguments(given):

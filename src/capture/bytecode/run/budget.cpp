@@ -148,7 +148,7 @@ bool Budget::has_some_left() const {
 }
 
 bool Budget::grants(size_t variants, uint64_t hits) const {
-  if (!measures_) return true;
+  if (!measures_ || is_ahead_) return true;
   if (variants == 0) return calls_ <= kWarmUp || has_some_left();
   if (variants >= kUntried && hits + kUntried <= variants + 1) return false;
   return has_some_left();
@@ -159,7 +159,7 @@ void Budget::start_call() {
 }
 
 bool Budget::affords_kernels() const {
-  if (!measures_) return true;
+  if (!measures_ || is_ahead_) return true;
   const int64_t running = now_ns() - start_ns_ - first_ns_ - more_ns_;
   return more_ns_ + kernels_cost() <= running / kSmallPart + earned();
 }
@@ -171,14 +171,18 @@ int64_t Budget::kernels_cost() const {
   return has_seen_code_ ? mean : kCodeTimes * mean;
 }
 
+int64_t& Budget::spent_on(bool is_first_at_place) {
+  return is_ahead_ || (is_first_at_place && calls_ <= kWarmUp) ? first_ns_ : more_ns_;
+}
+
 void Budget::spend_on_code(int64_t ns, bool is_first_at_place) {
-  (is_first_at_place && calls_ <= kWarmUp ? first_ns_ : more_ns_) += ns;
+  spent_on(is_first_at_place) += ns;
   kernels_ns_ += ns;
   has_seen_code_ = true;
 }
 
 void Budget::spend(int64_t ns, bool is_first_at_place, bool has_kernels) {
-  (is_first_at_place && calls_ <= kWarmUp ? first_ns_ : more_ns_) += ns;
+  spent_on(is_first_at_place) += ns;
   if (!has_kernels) return;
   kernels_ns_ += ns;
   ++with_kernels_;

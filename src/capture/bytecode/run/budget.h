@@ -55,6 +55,10 @@ class Budget {
   explicit Budget(bool measures) : measures_(measures) {}
 
   bool measures() const { return measures_; }
+  // Calls are made to compile ahead: what they need is granted and compiled at once, and none is
+  // timed.
+  void set_ahead(bool is_ahead) { is_ahead_ = is_ahead; }
+  bool is_ahead() const { return is_ahead_; }
   Trial& trial(bool with_gradients) { return trials_[with_gradients ? 1 : 0]; }
   const Trial& trial(bool with_gradients) const { return trials_[with_gradients ? 1 : 0]; }
   // No call has to be timed or left to Python.
@@ -84,15 +88,16 @@ class Budget {
 
  private:
   bool has_some_left() const;
+  int64_t& spent_on(bool is_first_at_place);
   int64_t earned() const;
   int64_t kernels_cost() const;
 
-  bool measures_;
+  bool measures_, is_ahead_ = false;
   bool is_quiet_ = true, is_closed_ = false;
   Trial trials_[2];                            // without and with gradients
   uint64_t calls_ = 0;                         // of the function
   int64_t start_ns_ = 0;                       // when the first of them began
-  int64_t first_ns_ = 0;                       // spent on what its first calls passed
+  int64_t first_ns_ = 0;                       // spent on what its first calls passed, and ahead
   int64_t more_ns_ = 0;                        // and on everything else
   int64_t kernels_ns_ = 0, with_kernels_ = 0;  // of these: what pieces with kernels took, how many
   bool has_seen_code_ = false;                 // some of that was for code

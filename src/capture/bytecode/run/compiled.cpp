@@ -118,7 +118,7 @@ PyObject* Compiled::call(PyObject* function, PyObject* const* arguments, size_t 
     return nullptr;
   };
   budget_.start_call();
-  if (!budget_.is_quiet())
+  if (!budget_.is_quiet() && !budget_.is_ahead())
     return call_measured(run,
                          [&] { return PyObject_Vectorcall(function, arguments, nargsf, names); });
   if (!settings_.fullgraph) return run();

@@ -59,6 +59,8 @@ class Compiled final : public FrameRunner {
   void set_stance(Stance stance) { stance_ = stance; }
   Stance own_stance() const { return stance_; }
   void reset();
+  // From now on calls are made to compile ahead, or no longer.
+  void set_ahead(bool is_ahead) { budget_.set_ahead(is_ahead); }
 
   std::vector<SegmentReport> segments() const;
   const std::vector<Break>& breaks() const { return breaks_; }

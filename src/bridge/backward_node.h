@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>

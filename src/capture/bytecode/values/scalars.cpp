@@ -527,13 +527,16 @@ Result is_same(Trace* trace, Value a, Value b, bool negate) {
 bool check_length(Trace& trace, Result* length) {
   const Value value{length->object, length->ref};
   if (PyLong_CheckExact(length->object)) {
-    const Object zero = Object::steal(PyLong_FromLong(0));
-    const Result fits = compare(&trace, Py_GE, value, {zero.get(), 0});
-    const Object held = Object::steal(fits.object);
-    const int is_size = fits.object == nullptr ? -1 : truth(&trace, {fits.object, fits.ref});
+    const auto holds = [&](int op, Py_ssize_t bound) {
+      const Object number = Object::steal(PyLong_FromSsize_t(bound));
+      const Result fits = compare(&trace, op, value, {number.get(), 0});
+      const Object held = Object::steal(fits.object);
+      return fits.object == nullptr ? -1 : truth(&trace, {fits.object, fits.ref});
+    };
+    const int is_least = holds(Py_GE, 0);
+    const int is_size = is_least == 1 ? holds(Py_LE, PY_SSIZE_T_MAX) : is_least;
     if (is_size < 0) return false;
-    if (is_size == 1 && PyLong_AsSsize_t(length->object) >= 0) return true;
-    PyErr_Clear();
+    if (is_size == 1) return true;
   }
   trace.use(value);
   const Object number = Object::steal(PyNumber_Index(length->object));

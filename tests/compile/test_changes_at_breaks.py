@@ -94,3 +94,63 @@ CHANGED = [
 def test_a_change_by_what_ends_the_graph(read, change):
     source = f"import io\n{CLASSES}\ndef f(x):\n    r = {read}\n    y = x * 2\n    {change}\n    return y, r, {read}\n"
     assert not hostile_worlds.differences(source, [], lambda f: smelt.compile(f, backend='eager'))
+
+
+PRESENT = """
+class A: pass
+class F: __slots__ = ('k',)
+o, s, g, table, ordered = A(), F(), 1, {'k': 1}, collections.OrderedDict(k=1)
+o.k = s.k = 1
+class Key:
+    def __init__(self, k): self.k = k
+    def __hash__(self): return 1
+    def __eq__(self, other): return self.k == other.k
+keys = {Key(1): 1, Key(2): 2}
+model = nn.Linear(2, 2)
+weight = torch.zeros(2)
+def state(): return weight
+"""
+
+
+@pytest.mark.parametrize('deleted, put_back', [
+    ("del o.k", "o.k = 2"), ("delattr(o, 'k')", "o.k = 2"), ("del s.k", "s.k = 2"), ("del table['k']", "table['k'] = 2"),
+    ("del ordered['k']", "ordered['k'] = 2"), ("del keys[Key(1)]", "keys[Key(1)] = 3"), ("del g", "g = 2"),
+    ("del model.bias", "model.bias = None"), ("del vars(o)['k']", "o.k = 2"), ("object.__delattr__(o, 'k')", "o.k = 2"),
+])
+def test_what_is_deleted_has_to_be_there(deleted, put_back):
+    """Else the error comes first, and no tensor has been changed."""
+    source = f"{PRESENT}\ndef f(x):\n    global g\n    {deleted}\n    weight.add_(1)\n    return x + weight.sum()\n"
+    assert not hostile_worlds.differences(source, [put_back, "0"], lambda f: smelt.compile(f, backend='eager'), calls=2)
+
+
+METHODS = """
+class A:
+    def m(self): return 1
+a, b = A(), A()
+table, other = {}, {}
+held = [a.m]
+"""
+
+
+@pytest.mark.parametrize('read', [
+    "a.m == b.m", "a.m != b.m", "a.m in [b.m]", "(a.m, 1) == (b.m, 1)", "{a.m: 1}.get(b.m)", "b.m in {a.m}", "b.m in held",
+    "hash(a.m) == hash(b.m)", "table.get == other.get", "table.get in [other.get]", "{table.get: 1}.get(other.get)",
+    "[b.m].count(a.m)", "{'k': a.m} == {'k': b.m}", "{(a.m, 1): 2}.get((b.m, 1))", "functools.partial(a.m).func == functools.partial(b.m).func",
+])
+def test_methods_are_equal_if_their_objects_are_the_same(read):
+    source = f"{METHODS}\ndef f(x): return x * 2, {read}\n"
+    changes = ["b = a; other = table", "b = A(); other = {}"]
+    assert not hostile_worlds.differences(source, changes, lambda f: smelt.compile(f, backend='eager'))
+
+
+@pytest.mark.parametrize('read', [
+    "table[(o, 1)]", "table.get((o, 1))", "(o, 1) in table", "{(a, 1): 2}.get((o, 1), 3)", "len({(a, 1), (o, 1)})", "table.pop((o, 1))",
+    "table.setdefault((o, 2), len(table))", "table[Pair(o, 1)]", "nested[(o, (1, (o,)))]",
+])
+def test_objects_in_tuples_as_keys(read):
+    source = ("class A: pass\na, b = A(), A()\no = a\nPair = collections.namedtuple('Pair', 'first second')\n"
+              "table, nested = {}, {(a, (1, (a,))): 5, (b, (1, (b,))): 6}\n"
+              f"def f(x): return x * 2, {read}\ndef drive(call):\n    table.update({{(a, 1): 5, (b, 1): 6}})\n"
+              "    return call(torch.ones(2))\n")
+    assert not hostile_worlds.differences(source, ["o = b", "o = A(); table[(o, 1)] = 7; nested[(o, (1, (o,)))] = 8", "o = a"],
+                                          lambda f: smelt.compile(f, backend='eager'))

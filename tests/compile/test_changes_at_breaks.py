@@ -154,3 +154,28 @@ def test_objects_in_tuples_as_keys(read):
               "    return call(torch.ones(2))\n")
     assert not hostile_worlds.differences(source, ["o = b", "o = A(); table[(o, 1)] = 7; nested[(o, (1, (o,)))] = 8", "o = a"],
                                           lambda f: smelt.compile(f, backend='eager'))
+
+
+FACTORY = """
+class Base:
+    def m(self, x): return x
+def derived(base, n):
+    class K(base):
+        def m(self, x):
+            {between}
+            return super().m(x) + n
+    return K
+first = derived(Base, 1)
+second = derived(first, 2)
+third = derived(second, 3)
+o = third()
+def f(x): return o.m(x)
+"""
+
+
+@pytest.mark.parametrize('between', ["note(n)", "print(n, file=io.StringIO())", "pass"])
+def test_methods_of_one_code_in_several_classes(between):
+    """What super() asks is in a cell: the code, and the class of the object, are the same in all of them."""
+    changes = ["third.m.__closure__[0].cell_contents = second", "third.m.__closure__[0].cell_contents = third", "o = second()"]
+    source = "import io\n" + FACTORY.format(between=between)
+    assert not hostile_worlds.differences(source, changes, lambda f: smelt.compile(f, backend='eager'))

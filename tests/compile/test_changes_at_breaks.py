@@ -123,37 +123,45 @@ def test_what_is_deleted_has_to_be_there(deleted, put_back):
     assert not hostile_worlds.differences(source, [put_back, "0"], lambda f: smelt.compile(f, backend='eager'), calls=2)
 
 
-METHODS = """
+UNFIT = """
+def g(a, b=1): return a
+def k(a, *, b=1): return a
+def later(a, b=1): yield a
 class A:
-    def m(self): return 1
-a, b = A(), A()
-table, other = {}, {}
-held = [a.m]
+    def __init__(self, a=1): pass
+    def m(self, a, b=1): return a
+    def __add__(self, other, b=1): return 5
+    def __getitem__(self, at, b=1): return 6
+    def __len__(self, b=1): return 7
+    def __bool__(self, b=1): return True
+    def __lt__(self, other, b=1): return True
+    def __call__(self, b=1): return 8
+    @property
+    def p(self, b=1): return 9
+class N(nn.Module):
+    def forward(self, x, b=2): return x * b
+net = N()
+o = object.__new__(A)
+functions = [g, later, N.forward, A.p.fget, *[v for v in vars(A).values() if isinstance(v, types.FunctionType)]]
+defaults = [one.__defaults__ for one in functions]
+def spoil():
+    k.__kwdefaults__ = None
+    for one in functions: one.__defaults__ = None
+def mend():
+    k.__kwdefaults__ = {'b': 2}
+    for one, known in zip(functions, defaults): one.__defaults__ = known
+spoil()
 """
 
 
-@pytest.mark.parametrize('read', [
-    "a.m == b.m", "a.m != b.m", "a.m in [b.m]", "(a.m, 1) == (b.m, 1)", "{a.m: 1}.get(b.m)", "b.m in {a.m}", "b.m in held",
-    "hash(a.m) == hash(b.m)", "table.get == other.get", "table.get in [other.get]", "{table.get: 1}.get(other.get)",
-    "[b.m].count(a.m)", "{'k': a.m} == {'k': b.m}", "{(a.m, 1): 2}.get((b.m, 1))", "functools.partial(a.m).func == functools.partial(b.m).func",
+@pytest.mark.parametrize('call', [
+    "g(1)", "k(1)", "list(later(1))", "A() and 1", "o.m(1)", "o + 1", "o[0]", "len(o)", "bool(o)", "o < 1", "o()", "o.p", "net(x)",
+    "sum(map(g, [1, 2]))", "sorted([1, 2], key=g)", "max([1, 2], key=k)", "list(filter(g, [1]))", "functools.reduce(o.m, [1, 2])",
+    "min([o, o]) is o", "functools.partial(g, 1)()", "[one() for one in [o]]",
 ])
-def test_methods_are_equal_if_their_objects_are_the_same(read):
-    source = f"{METHODS}\ndef f(x): return x * 2, {read}\n"
-    changes = ["b = a; other = table", "b = A(); other = {}"]
-    assert not hostile_worlds.differences(source, changes, lambda f: smelt.compile(f, backend='eager'))
-
-
-@pytest.mark.parametrize('read', [
-    "table[(o, 1)]", "table.get((o, 1))", "(o, 1) in table", "{(a, 1): 2}.get((o, 1), 3)", "len({(a, 1), (o, 1)})", "table.pop((o, 1))",
-    "table.setdefault((o, 2), len(table))", "table[Pair(o, 1)]", "nested[(o, (1, (o,)))]",
-])
-def test_objects_in_tuples_as_keys(read):
-    source = ("class A: pass\na, b = A(), A()\no = a\nPair = collections.namedtuple('Pair', 'first second')\n"
-              "table, nested = {}, {(a, (1, (a,))): 5, (b, (1, (b,))): 6}\n"
-              f"def f(x): return x * 2, {read}\ndef drive(call):\n    table.update({{(a, 1): 5, (b, 1): 6}})\n"
-              "    return call(torch.ones(2))\n")
-    assert not hostile_worlds.differences(source, ["o = b", "o = A(); table[(o, 1)] = 7; nested[(o, (1, (o,)))] = 8", "o = a"],
-                                          lambda f: smelt.compile(f, backend='eager'))
+def test_arguments_that_do_not_fit_yet(call):
+    source = (f"{UNFIT}\ndef f(x):\n    try:\n        r = {call}\n    except TypeError:\n        r = 'unfit'\n    return x * 2, r\n")
+    assert not hostile_worlds.differences(source, ["mend()", "spoil()"], lambda f: smelt.compile(f, backend='eager'))
 
 
 FACTORY = """
@@ -179,3 +187,89 @@ def test_methods_of_one_code_in_several_classes(between):
     changes = ["third.m.__closure__[0].cell_contents = second", "third.m.__closure__[0].cell_contents = third", "o = second()"]
     source = "import io\n" + FACTORY.format(between=between)
     assert not hostile_worlds.differences(source, changes, lambda f: smelt.compile(f, backend='eager'))
+
+
+METHODS = """
+class A:
+    def m(self): return 1
+a, b = A(), A()
+table, other = {}, {}
+held = [a.m]
+"""
+
+
+@pytest.mark.parametrize('read', [
+    "a.m == b.m", "a.m != b.m", "a.m in [b.m]", "(a.m, 1) == (b.m, 1)", "{a.m: 1}.get(b.m)", "b.m in {a.m}", "b.m in held",
+    "hash(a.m) == hash(b.m)", "table.get == other.get", "table.get in [other.get]", "{table.get: 1}.get(other.get)",
+    "[b.m].count(a.m)", "{'k': a.m} == {'k': b.m}", "{(a.m, 1): 2}.get((b.m, 1))", "functools.partial(a.m).func == functools.partial(b.m).func",
+])
+def test_methods_are_equal_if_their_objects_are_the_same(read):
+    source = f"{METHODS}\ndef f(x): return x * 2, {read}\n"
+    changes = ["b = a; other = table", "b = A(); other = {}"]
+    assert not hostile_worlds.differences(source, changes, lambda f: smelt.compile(f, backend='eager'))
+
+
+CALLED_BACK = """
+class K:
+    def __init__(self, k): self.k = k
+    def __lt__(self, other, *, sign=1): return self.k * sign < other.k * sign
+    def __repr__(self, *, text='R'): return text
+    def __index__(self, *, i=1): return i
+def key(a, b=1, *, c=2): return a * b * c
+def hook(g, *, m=1.0): return g * m
+items = [K(1), K(2)]
+p = torch.ones(2, 3, requires_grad=True)
+def hooked(x):
+    p.grad = None
+    y = p * x
+    y.register_hook(hook)
+    y.sum().backward()
+    return p.grad
+"""
+
+
+@pytest.mark.parametrize('read, function, name', [
+    ("[q.k for q in sorted(items)]", "K.__lt__", "sign"), ("str(items)", "K.__repr__", "text"), ("x[:, K(1)]", "K.__index__", "i"),
+    ("sorted([3, 1, 2], key=key)", "key", "c"), ("max([3, 1, 2], key=key)", "key", "c"), ("hooked(x)", "hook", "m"),
+])
+def test_keyword_defaults_of_what_c_calls(read, function, name):
+    value = {"text": "'other'", "i": "0"}.get(name, "-2")
+    changes = [f"{function}.__kwdefaults__[{name!r}] = {value}", f"{function}.__kwdefaults__ = {{{name!r}: {value}}}"]
+    source = f"{CALLED_BACK}\ndef f(x): return x * 2, {read}\n"
+    assert not hostile_worlds.differences(source, changes, lambda f: smelt.compile(f, backend='eager'))
+
+
+GENERATORS = """
+def made_by(n, kept):
+    def g(x):
+        {inside}
+        for i in range(n):
+            kept.append(i)
+            yield x * n
+    return g
+first = made_by(2, log)
+"""
+
+
+@pytest.mark.parametrize('inside', ["print(n, file=io.StringIO())", "pass"])
+@pytest.mark.parametrize('use', ["[*first(x)]", "next(first(x))", "sum(first(x))", "first(x)", "zip(first(x), first(x))", "(y for y in first(x))"])
+def test_generators_of_functions_of_one_code(use, inside):
+    """A cached call makes the generator by the function that is there, not by the one that was there."""
+    source = (f"import io\n{GENERATORS.format(inside=inside)}\ndef f(x):\n    return {use}\n"
+              "def drive(call):\n    result = call(torch.ones(2))\n"
+              "    return list(result) if hasattr(result, '__next__') else result\n")
+    changes = ["first = made_by(1, log)", "first = made_by(3, log)"]
+    assert not hostile_worlds.differences(source, changes, lambda f: smelt.compile(f, backend='eager'))
+
+
+@pytest.mark.parametrize('read', [
+    "table[(o, 1)]", "table.get((o, 1))", "(o, 1) in table", "{(a, 1): 2}.get((o, 1), 3)", "len({(a, 1), (o, 1)})", "table.pop((o, 1))",
+    "table.setdefault((o, 2), len(table))", "table[Pair(o, 1)]", "nested[(o, (1, (o,)))]",
+])
+def test_objects_in_tuples_as_keys(read):
+    source = ("class A: pass\na, b = A(), A()\no = a\nPair = collections.namedtuple('Pair', 'first second')\n"
+              "table, nested = {}, {(a, (1, (a,))): 5, (b, (1, (b,))): 6}\n"
+              f"def f(x): return x * 2, {read}\ndef drive(call):\n    table.update({{(a, 1): 5, (b, 1): 6}})\n"
+              "    return call(torch.ones(2))\n")
+    assert not hostile_worlds.differences(source, ["o = b", "o = A(); table[(o, 1)] = 7; nested[(o, (1, (o,)))] = 8", "o = a"],
+                                          lambda f: smelt.compile(f, backend='eager'))

@@ -13,7 +13,7 @@ import numpy
 import torch
 
 PRELUDE = """
-import abc, bisect, collections, contextlib, contextvars, copy, dataclasses, enum, functools, heapq, inspect, itertools
+import abc, bisect, collections, contextlib, contextvars, copy, dataclasses, enum, functools, heapq, inspect, io, itertools
 import math, operator, os, sys, threading, types, typing, weakref
 import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
 log = []

@@ -9,7 +9,10 @@ PyTorch's. Whoever wants more to be tried adds a part to World: what it defines,
 """
 
 import random
+import re
 import sys
+
+import torch
 
 import hostile_worlds
 
@@ -151,6 +154,8 @@ def add_class(w):
             w.effects.append(f"{c}.instance.p = 2")
     if w.chance(0.4):
         lines.append(f"    def m(self, a={w.number()}, *, b={w.number()}):\n        {w.noted('m')}return self.k + a * b")
+        readers += ["int({o}.m == OTHER.m)", "int({o}.m in [OTHER.m])", "[OTHER.m].count({o}.m)", "{{{o}.m: 2}}.get(OTHER.m, 4)",
+                    "len({{{o}.m, OTHER.m}})", "len({{{o}, OTHER}})", "{{({o}, 1): 2}}.get((OTHER, 1), 3)", "int(({o}, 1) == (OTHER, 1))"]
         readers += ["{o}.m()", "{o}.m({n})", "{o}.m(b={n})", "operator.methodcaller('m')({o})", f"{c}.m({{o}})"]
         w.change(lambda: f"{c}.m = lambda self, a=1, *, b=1: {w.number()}",
                  lambda: f"{c}.m.__defaults__ = ({w.number()},)", lambda: f"{c}.m.__kwdefaults__ = {{'b': {w.number()}}}",
@@ -190,12 +195,14 @@ def add_class(w):
     w.add(f"{o} = {c}({w.number()})\n{c}.instance = {o}")
     w.classes.append(c)
     w.objects.append(o)
+    other = w.name("o")
+    w.add(f"{other} = {c}({w.number()})")
     for reader in readers:
         if w.chance(0.6):
-            w.read(lambda depth, reader=reader: reader.format(o=o, n=w.value(depth - 1)))
+            w.read(lambda depth, reader=reader.replace("OTHER", other): reader.format(o=o, n=w.value(depth - 1)))
     w.change(lambda: f"{o}.k = {w.number()}", lambda: f"{o}.k = {w.number()}", lambda: f"{o}.j = {w.number()}", f"del {o}.k",
              lambda: f"{c}.ck = {w.number()}", lambda: f"{c}.k = {w.number()}" if not slots else "0", f"{o}.k = 'text'",
-             f"{c}.__name__ = 'Other'", lambda: f"{o} = {c}({w.number()})\n{c}.instance = {o}",
+             f"{other} = {o}", f"{other} = {c}()", f"{c}.__name__ = 'Other'", lambda: f"{o} = {c}({w.number()})\n{c}.instance = {o}",
              f"{o}.__class__ = type('Sub', ({c},), {{'ck': 8}})", f"{c}.extra = 6",
              f"class Other({c}):\n    ck = 3\n    p = 5\n{o} = Other()\n{c}.instance = {o}",
              f"{c}.__getattribute__ = lambda self, name: (note('ga'), object.__getattribute__(self, name))[1]",
@@ -286,7 +293,7 @@ def add_container(w):
 
 def add_function(w):
     f = w.name("f")
-    kind = w.pick(["plain", "closure", "partial", "cached", "wraps", "dispatch", "generator", "lambda", "method", "recursive", "global"])
+    kind = w.pick(["plain", "closure", "partial", "cached", "wraps", "dispatch", "generator", "lambda", "method", "recursive", "global", "factory"])
     a, b = w.number(), w.number()
     inner = w.value(1) if w.readers else "1"
     if kind == "plain":
@@ -337,6 +344,32 @@ def add_function(w):
         w.add(f"def {f}(n): return {a} if n <= 0 else {f}(n - 1) + 1")
         w.read(f"{f}(2)")
         w.change(f"{f} = lambda n: 4")
+    elif kind == "factory":
+        made = w.pick(["class", "function"])
+        if made == "class":
+            w.add(f"""class {f}B:
+    def m(self, y=torch.ones(2, 3)): return {a}
+def {f}make(base, n):
+    class K(base):
+        def m(self, y=torch.ones(2, 3)):
+            {w.noted(f, 0.5)}{'print(n, file=io.StringIO()); ' if w.chance(0.6) else ''}return super().m() + n
+    return K
+{f}1 = {f}make({f}B, {b})
+{f}2 = {f}make({f}1, 2)
+{f}3 = {f}make({f}2, 5)
+{f} = {f}3()""")
+            w.read(f"{f}.m()", f"{f}1().m()", f"super({f}3, {f}).m()")
+            w.change(f"{f} = {f}2()", f"{f}.__class__ = {f}1", f"{f}3.m.__closure__[0].cell_contents = {f}2", f"{f}B.m = lambda self: 7",
+                     f"{f}2.__bases__ = ({f}B,)", f"del {f}2.m")
+        else:
+            w.add(f"""def {f}make(inner, n):
+    def g(y=torch.ones(2, 3)):
+        {w.noted(f, 0.5)}{'print(n, file=io.StringIO()); ' if w.chance(0.6) else ''}return (inner() if inner else {a}) + n
+    return g
+{f} = {f}make({f}make({f}make(None, 1), {b}), 3)""")
+            w.read(f"{f}()", f"{f}.__closure__[0].cell_contents()")
+            w.change(f"{f} = {f}make({f}, 4)", f"{f} = {f}.__closure__[0].cell_contents", f"{f}.__closure__[1].cell_contents = 8",
+                     f"{f}.__closure__[0].cell_contents = None")
     elif kind == "global":
         w.add(f"def {f}(): return {inner}")
         w.read(f"{f}()")
@@ -414,7 +447,7 @@ def add_ambient(w):
                 ["torch.backends.cuda.enable_flash_sdp(False)", "torch.backends.cuda.enable_math_sdp(False)"],
                 "torch.backends.cuda.enable_flash_sdp(True); torch.backends.cuda.enable_math_sdp(True)"),
         "einsum": (["int(torch.backends.opt_einsum.enabled)"], ["torch.backends.opt_einsum.enabled = False"],
-                   "torch.backends.opt_einsum.enabled = True"),
+                   f"torch.backends.opt_einsum.enabled = {torch.backends.opt_einsum.enabled}"),
     }
     readers, changes, restore = table[kind]
     w.add("def in_autocast(y):\n    with torch.autocast('cpu'):\n        return (y @ y.t()).element_size()")
@@ -561,6 +594,100 @@ def add_process(w):
         w.change(f"{n}k = 2", f"del {n}C.__class__")
 
 
+def add_transform(w):
+    """torch.func, on functions that read what changes."""
+    t, inner = w.name("t"), w.value(2)
+    w.add(f"""{t}k = {w.number()}
+{t}w = torch.full((3,), 2.0)
+{t}net = nn.Linear(3, 3)
+with torch.no_grad():
+    {t}net.weight.fill_(0.5)
+    {t}net.bias.fill_(0.25)
+{t}p = {{name: one.detach().clone() for name, one in {t}net.named_parameters()}}
+def {t}(a, y=torch.ones(2, 3)):
+    {w.noted('under ' + t)}return (a * {t}w * {t}k + {inner}).sum()""")
+    w.tensors += [f"torch.func.vmap({t})(y)", f"torch.func.grad({t})(y)", f"torch.func.vmap(torch.func.grad({t}))(y)",
+                  f"torch.func.jacrev(lambda a: a * {t}k)(y).sum()", f"torch.func.jvp({t}, (y,), (y,))[1]",
+                  f"torch.func.functional_call({t}net, {t}p, (y,))",
+                  f"torch.func.grad(lambda p: torch.func.functional_call({t}net, p, (y,)).sum())({t}p)['bias']"]
+    w.read(f"torch.func.vmap({t})(y).sum()", f"int({t}net.weight is {t}net._parameters['weight'])")
+    w.change(lambda: f"{t}k = {w.number()}", f"{t}w.mul_(2)", f"{t}w = torch.ones(3)", f"{t}w.requires_grad_()", f"{t}k = torch.tensor(3.0)",
+             f"{t}net.register_forward_hook(lambda m, a, o: (note('hook'), o * 2)[1])", f"{t}p['weight'] = torch.ones(3, 3)",
+             f"del {t}p['bias']", f"{t} = lambda a: a.sum()", f"{t}.__code__ = (lambda a, y=None: (a * a).sum()).__code__",
+             f"{t}net.bias = None", f"{t}net.forward = lambda x: x * 4")
+    w.effects += [f"{t}w.add_(1)", f"{t}p['bias'] = {t}p['bias'] + 1"]
+    w.state.append(f"[{t}w, {t}p.get('bias')]")
+
+
+def add_flow(w):
+    """Generators, handlers and managers, which note what they do and in which order."""
+    b, one, other = w.name("b"), w.value(1), w.value(1)
+    w.add(f"""class {b}E(Exception): pass
+class {b}D:
+    def __init__(self, n): self.n = n
+    def __del__(self): note('del', self.n)
+    def __enter__(self):
+        note('enter', self.n)
+        return self
+    def __exit__(self, kind, *rest):
+        note('exit', kind and kind.__name__)
+        return {b}k > 1
+{b}k = {w.number()}
+def {b}gen(y=torch.ones(2, 3)):
+    try:
+        got = yield {one}
+        note('sent', got)
+        yield {other}
+        if {b}k > 1: raise {b}E('late')
+    finally:
+        note('closed')
+def {b}raise(y=torch.ones(2, 3)):
+    try:
+        if {b}k: raise {b}E({one})
+        return 1
+    except {b}E as e:
+        note('caught', str(e))
+        return 2
+    else:
+        note('else')
+    finally:
+        note('finally')
+def {b}with(y=torch.ones(2, 3)):
+    with {b}D(1) as d, {b}D(2):
+        if {b}k: raise {b}E('inside')
+        return d.n
+    return 5
+def {b}sent():
+    g = {b}gen()
+    a = next(g)
+    return (a, g.send(3))[1]
+def {b}from():
+    def outer():
+        got = yield from {b}gen()
+        yield 7
+    return sum(1 for q in outer())
+def {b}star():
+    try: raise ExceptionGroup('g', [ValueError(1), {b}E(2)])
+    except* {b}E as e: note('star', len(e.exceptions))
+    except* ValueError: note('value')
+    return 3
+def {b}drop():
+    kept = [{b}D(n) for n in range(2)]
+    kept.pop(0)
+    note('dropped')
+    return len(kept)
+def {b}weak():
+    d = {b}D(9)
+    r = weakref.ref(d, lambda q: note('dead'))
+    alive = r() is d
+    del d
+    return int(alive) + int(r() is None) * 2""")
+    w.read(f"{b}raise()", f"{b}with()", f"next({b}gen())", f"sum(1 for q in {b}gen())", f"{b}sent()", f"{b}from()", f"{b}star()",
+           f"{b}drop()", f"{b}weak()", f"len([*{b}gen()])", f"max({b}gen(), default=0)", f"{b}D(4).n")
+    w.change(lambda: f"{b}k = {w.number()}", f"{b}D.__exit__ = lambda self, *a: True", f"del {b}D.__del__", f"{b}E.__str__ = lambda self: 'E'",
+             f"{b}E.__bases__ = (ValueError,)", f"{b}D.n = 6", f"{b}gen = lambda: iter([1, 2])", f"{b}E = KeyError", f"{b}k = 'text'")
+
+
 COMMON = """class Descriptor:
     shift = 1
     own = 0
@@ -585,12 +712,19 @@ TENSORS = ["y * {0}", "y + {0}", "y - {0}", "torch.relu(y) + {0}", "y.clone().ad
            "F.dropout(y, 0.0) * {0}", "y.sum() * {0} + y", "torch.full_like(y, {0})", "y.roll(int({0}) % 3, 1)", "y.to(torch.float32) * {0}"]
 
 
+def own_change(w):
+    """A change of what the program reads as a statement of its own, which may be where a graph ends."""
+    change = w.pick(w.changes)()
+    is_plain = re.match(r"(del )?\w+[.\[]", change) and "\n" not in change and "lambda" not in change.split("=")[0]
+    return change if is_plain else f"exec({change!r}, globals())"
+
+
 def generate(seed):
     """(source, changes)"""
     w = World(seed)
     w.classes, w.objects = [], []
     adders = [add_globals, add_class, add_class, add_container, add_container, add_function, add_function, add_module, add_ambient,
-              add_process, add_process, add_process]
+              add_process, add_process, add_process, add_transform, add_flow]
     add_globals(w)
     for adder in w.random.sample(adders, w.random.randint(2, 5)):
         adder(w)
@@ -605,7 +739,7 @@ def generate(seed):
         elif kind < 0.75:
             lines.append("    y = " + (w.pick(w.tensors) if w.tensors and w.chance(0.4) else w.pick(TENSORS).format(w.value(2))))
         elif kind < 0.9 and w.effects:
-            effect = w.pick(w.effects)
+            effect = w.pick(w.effects) if w.chance(0.7) else own_change(w)
             if effect.startswith("global "):
                 declared.add(effect.split(";")[0])
                 effect = effect.split("; ", 1)[1]

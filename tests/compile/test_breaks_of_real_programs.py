@@ -280,3 +280,20 @@ def test_a_subclass_that_wraps_tensors():
         return model
 
     compare(make, 2, says='a tensor subclass')
+
+
+def test_whether_there_are_other_processes():
+    """Metrics, generation and optimizers ask that in each call."""
+    def f(x):
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return x
+        return x * 2
+    compiled = smelt.compile(f, fullgraph=True)
+    member = torch.distributed.distributed_c10d.GroupMember
+    same(compiled(x()), f(x()))
+    try:
+        member.WORLD = object()
+        same(compiled(x()), x())
+    finally:
+        member.WORLD = None
+    same(compiled(x()), x() * 2)

@@ -109,3 +109,19 @@ def test_no_break(program):
     for _ in range(3):
         compiled(torch.randn(4))
     assert smelt.stats()['graph_breaks'] == 0 and smelt.stats()['segments'] == 1
+
+
+def scaled(x, n, name='times', table=None):
+    for i in range(n):
+        yield (name, x * n, i, table)
+
+
+@pytest.mark.parametrize('call', [
+    lambda x, n: scaled(x, n), lambda x, n: scaled(x, n + 1), lambda x, n: scaled(x, 2, name=str(n)), lambda x, n: scaled(x, 2, table=(n, n / 2)),
+    lambda x, n: scaled(x, x.shape[0] + n), lambda x, n: zip(scaled(x, n), range(9)), lambda x, n: (one for one in scaled(x, n)),
+])
+def test_numbers_that_a_returned_generator_was_called_with(call):
+    compiled = smelt.compile(call)
+    for n in (1, 2, 3, 1, 5, 4):
+        x = torch.ones(n)
+        assert str(list(compiled(x, n))) == str(list(call(x, n)))

@@ -19,6 +19,7 @@ struct Requirements {
   std::vector<GuardEntry> guards;
   std::vector<AbsentKey> absent;
   std::vector<TypeLookup> lookups;
+  std::vector<TypeState> types;  // when the trace ended
   std::vector<AliasGuard> aliases;
   std::vector<Reading> readings;
   std::vector<Remembered> remembered;

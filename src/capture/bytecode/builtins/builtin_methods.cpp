@@ -64,6 +64,12 @@ bool lacks(const MethodCall& m) {
   return found == 0;
 }
 
+// What self has is compared with the arguments.
+void guard_all_owners(MethodCall& m) {
+  guard_owners(m.trace(), m.self.object);
+  for (const Value& v : m.arguments) guard_owners(m.trace(), v.object);
+}
+
 // Changes the container as C does it, after its contents are known; what comes out is one of them.
 bool change(MethodCall& m, Result* result) {
   if (PyODict_Check(m.self.object) && has_key_that_shows(m.self.object)) return false;
@@ -77,6 +83,7 @@ bool change(MethodCall& m, Result* result) {
       m.call.touch(v);  // its elements may come to be self's
   }
   m.trace().own(m.self);
+  guard_all_owners(m);
   if (m.name == "remove" && lacks(m)) {
     result->object =
         call_plainly(m.call.callee.object, m.call.arguments, m.call.keywords);  // raises
@@ -107,6 +114,7 @@ bool look(MethodCall& m, Result* result) {
   if (!m.call.touch(m.self) && !m.trace().is_born(m.self.object)) return false;
   for (const Value& v : m.arguments)
     if (!m.call.touch(v) && !m.trace().is_tracked(v.object)) return false;
+  guard_all_owners(m);
   {
     const Transparent transparent(&m.trace(), true);
     result->object = call_plainly(m.call.callee.object, m.call.arguments, m.call.keywords);
@@ -182,10 +190,7 @@ bool list_sort(MethodCall& m, Result* result) {
 bool dict_get(MethodCall& m, Result* result) {
   if (m.count() < 1 || m.count() > 2 || m.call.has_keywords()) return false;
   const Value key = m.arguments[0];
-  if (is_constant(key.object))
-    m.trace().use(key);
-  else
-    m.trace().guard_same(key);
+  use_key(m.trace(), key);
   m.trace().guard_type(m.self);
   PyObject* found = look_up(m.trace(), m.self.object, key.object);
   if (found != nullptr) return give(result, found, m.trace().read_dict(m.self, key.object, found));

@@ -12,6 +12,7 @@
 #include "capture/bytecode/cpython/known_types.h"
 #include "capture/bytecode/cpython/names.h"
 #include "capture/bytecode/cpython/private_api.h"
+#include "capture/bytecode/trace/tracing.h"
 #include "capture/bytecode/values/sizes.h"
 
 namespace smelt::bytecode {
@@ -313,7 +314,30 @@ bool make_iterator(BuiltinCall& c, Result* result) {
   return true;
 }
 
+// Without arguments it takes the class out of a cell of the frame that calls: methods of classes
+// that one function has made have one code.
+bool use_class_of_frame(Trace& trace) {
+  static PyObject* const name = PyUnicode_InternFromString("__class__");
+  const Tracing* tracing = active_tracing();
+  if (tracing == nullptr || tracing->frames.empty()) return false;
+  const Frame frame = tracing->frames.back();
+  const PyCodeObject* code = frame.code();
+  for (int i = frame.locals() - code->co_nfreevars; i < frame.locals(); ++i) {
+    if (PyTuple_GET_ITEM(code->co_localsplusnames, i) != name) continue;
+    PyObject* cell = frame.slots()[i];
+    if (cell == nullptr || !PyCell_Check(cell) || trace.ref_of(cell) == 0) return false;
+    PyObject* type = PyCell_GET(cell);
+    trace.use({type, trace.read_cell(trace.value(cell), type)});
+    return true;
+  }
+  return false;
+}
+
 bool make_super(BuiltinCall& c, Result* result) {
+  if (c.count() > 0)
+    c.trace.use(c.argument(0));
+  else if (!use_class_of_frame(c.trace))
+    c.trace.stop(BreakReason::c_function, "super");
   result->object = call_plainly(c.callee.object, c.arguments, c.keywords);
   if (result->object == nullptr) return true;
   Object type = Object::steal(PyObject_GetAttrString(result->object, "__thisclass__"));

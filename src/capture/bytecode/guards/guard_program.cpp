@@ -6,12 +6,11 @@
 #include <span>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "base/error.h"
 #include "capture/bytecode/cpython/constants.h"
 #include "capture/bytecode/cpython/dict_lookup.h"
-#include "capture/bytecode/cpython/known_types.h"
+#include "capture/bytecode/cpython/type_state.h"
 #include "capture/bytecode/guards/guard_instructions.h"
 #include "capture/bytecode/guards/guard_text.h"
 #include "capture/bytecode/guards/guard_tier0.h"
@@ -27,11 +26,6 @@ constexpr uint64_t kWorthIt = 8;
 constexpr uint8_t kStrikes = 2;
 // Sets of objects in the slots (the layers of a model, say) that are known at the same time.
 constexpr size_t kTiers = 16;
-
-// A class that attributes can be set on.
-bool can_change(const PyTypeObject* type) {
-  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
-}
 
 bool is_found(const Node& node) {
   return node.kind != NodeKind::tensor && node.kind != NodeKind::result && !node.late;
@@ -76,88 +70,27 @@ class Walk {
   Scratch<64> registers_;
 };
 
-// What CPython calls for an object of the type. A special method that the class gets later shows
-// here.
-std::vector<const void*> slots_of(const PyTypeObject* type) {
-  std::vector<const void*> slots{reinterpret_cast<const void*>(type->tp_getattro),
-                                 reinterpret_cast<const void*>(type->tp_setattro),
-                                 reinterpret_cast<const void*>(type->tp_call),
-                                 reinterpret_cast<const void*>(type->tp_hash),
-                                 reinterpret_cast<const void*>(type->tp_richcompare),
-                                 reinterpret_cast<const void*>(type->tp_iter),
-                                 reinterpret_cast<const void*>(type->tp_iternext),
-                                 reinterpret_cast<const void*>(type->tp_descr_get),
-                                 reinterpret_cast<const void*>(type->tp_descr_set),
-                                 reinterpret_cast<const void*>(type->tp_repr),
-                                 reinterpret_cast<const void*>(type->tp_str)};
-  const auto add = [&](const auto* methods) {
-    if (methods == nullptr) return;
-    const auto* first = reinterpret_cast<const void* const*>(methods);
-    slots.insert(slots.end(), first, first + sizeof(*methods) / sizeof(void*));
-  };
-  add(type->tp_as_number);
-  add(type->tp_as_sequence);
-  add(type->tp_as_mapping);
-  return slots;
-}
-
-// The special methods that the type and its bases in Python define, each behind its name: C code
-// asks for some of them that have no slot (__format__), and two may share one (__add__, __radd__).
-std::vector<Object> special_methods(const PyTypeObject* type) {
-  static const std::unordered_set<std::string_view> kNoMethods{
-      "__doc__",        "__module__",      "__dict__",  "__weakref__",
-      "__qualname__",   "__annotations__", "__slots__", "__orig_bases__",
-      "__parameters__", "__slotnames__",   "__name__",  "__match_args__"};
-  std::vector<Object> found;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
-    if (!can_change(base)) continue;
-    const Object dict = own_dict(base);
-    PyObject *key, *value;
-    Py_ssize_t at = 0;
-    while (PyDict_Next(dict.get(), &at, &key, &value)) {
-      Py_ssize_t size = 0;
-      const char* text = PyUnicode_Check(key) ? PyUnicode_AsUTF8AndSize(key, &size) : nullptr;
-      const std::string_view name(text == nullptr ? "" : text, static_cast<size_t>(size));
-      if (!name.starts_with("__") || !name.ends_with("__") || kNoMethods.contains(name)) continue;
-      found.push_back(Object::share(key));
-      found.push_back(Object::share(value));
-    }
-  }
-  PyErr_Clear();
-  return found;
-}
-
-bool are_same(const std::vector<Object>& a, const std::vector<Object>& b) {
-  return std::ranges::equal(a, b,
-                            [](const Object& x, const Object& y) { return x.get() == y.get(); });
-}
-
 // Looking these names up in a type gives what it gave, its special methods are what they were, and
 // so are its bases.
 struct TypeGuard {
-  PyTypeObject* type;
-  Object bases;  // in the order of lookups
-  std::vector<Object> methods;
+  TypeState state;
   unsigned tag = 0;  // for which it is known; 0: for none
   std::vector<const TypeLookup*> lookups;
-  std::vector<const void*> slots;
 
+  PyTypeObject* type() const { return reinterpret_cast<PyTypeObject*>(state.type.get()); }
   const TypeLookup* failed() const {
     for (const TypeLookup* lookup : lookups) {
-      if (_PyType_Lookup(type, lookup->name.get()) != lookup->found.get()) return lookup;
+      if (_PyType_Lookup(type(), lookup->name.get()) != lookup->found.get()) return lookup;
     }
     return nullptr;
   }
   bool holds() {
-    if (tag != 0 && type->tp_version_tag == tag) [[likely]]
+    if (tag != 0 && type()->tp_version_tag == tag) [[likely]]
       return true;
-    if (failed() != nullptr || type->tp_mro != bases.get() || slots != slots_of(type) ||
-        !are_same(methods, special_methods(type)))
-      return false;
+    if (failed() != nullptr || !has_same_bases(state) || !has_same_methods(state)) return false;
     static PyObject* const any = PyUnicode_InternFromString("__class__");
-    if (type->tp_version_tag == 0) _PyType_Lookup(type, any);  // gives it one
-    tag = type->tp_version_tag;
+    if (type()->tp_version_tag == 0) _PyType_Lookup(type(), any);  // gives it one
+    tag = type()->tp_version_tag;
     return true;
   }
 };
@@ -191,7 +124,7 @@ struct GuardProgram::Impl {
   void add_absent(const AbsentKey& absent);
   void add_alias(const AliasGuard& alias);
   void add_distinct(const DistinctGuard& guard);
-  void add_types();
+  void add_types(std::span<const TypeState> seen);  // when the trace ended
   void add(GuardInstruction instruction);
   uint32_t register_of(Ref ref) const;
   PyObject* hold(PyObject* object);
@@ -235,10 +168,11 @@ GuardProgram::Impl::Impl(const TraceResult& result) : lookups(result.lookups) {
   code.walked.assign(code.registers, false);
   code.unsteady.assign(code.registers, false);
   strikes_.assign(code.registers, 0);
-  add_types();
+  add_types(result.types);
   guards += lookups.size();
   // What the instructions point to is held; the other objects of the trace may go.
   for (Node& node : names.nodes) {
+    node.seen = Object();
     if (node.kind != NodeKind::constant && !(node.guards & (kGuardSame | kGuardEqual))) {
       node.object = Object();
     }
@@ -369,7 +303,8 @@ void GuardProgram::Impl::add_checks(Ref ref) {
     SMELT_CHECK(object != nullptr && PyFunction_Check(object),
                 "a function guard on another object");
     check.other = hold(PyFunction_GET_GLOBALS(object));
-    add_if(kGuardFunction, GuardOp::function, hold(PyFunction_GET_CODE(object)));
+    PyObject* code = node.seen ? node.seen.get() : PyFunction_GET_CODE(object);
+    add_if(kGuardFunction, GuardOp::function, hold(code));
   }
 }
 
@@ -407,22 +342,26 @@ void GuardProgram::Impl::add_distinct(const DistinctGuard& guard) {
        .distinct = &registers});
 }
 
-void GuardProgram::Impl::add_types() {
+void GuardProgram::Impl::add_types(std::span<const TypeState> seen) {
+  std::unordered_map<PyObject*, const TypeState*> known;
+  for (const TypeState& state : seen) known.emplace(state.type.get(), &state);
   std::unordered_map<PyObject*, size_t> index;
-  const auto guard_of = [&](PyObject* object) -> TypeGuard& {
-    const auto [at, is_new] = index.emplace(object, types.size());
-    auto* type = reinterpret_cast<PyTypeObject*>(object);
-    if (is_new)
-      types.push_back(
-          {type, Object::share(type->tp_mro), special_methods(type), 0, {}, slots_of(type)});
+  const auto guard_of = [&](PyObject* type) -> TypeGuard& {
+    const auto [at, is_new] = index.emplace(type, types.size());
+    if (is_new) {
+      const auto found = known.find(type);
+      types.push_back({found != known.end() ? *found->second
+                                            : type_state(reinterpret_cast<PyTypeObject*>(type)),
+                       0,
+                       {}});
+    }
     return types[at->second];
   };
   for (const TypeLookup& lookup : lookups) guard_of(lookup.type.get()).lookups.push_back(&lookup);
   for (const GuardInstruction& instruction : code.instructions) {
     if (instruction.op != GuardOp::type && instruction.op != GuardOp::same) continue;
-    PyObject* type = instruction.object;
-    if (instruction.op == GuardOp::same) type = reinterpret_cast<PyObject*>(Py_TYPE(type));
-    if (can_change(reinterpret_cast<PyTypeObject*>(type))) guard_of(hold(type));
+    PyTypeObject* type = names.nodes[instruction.ref].type();
+    if (can_change(type)) guard_of(hold(reinterpret_cast<PyObject*>(type)));
   }
 }
 
@@ -522,13 +461,12 @@ std::string GuardProgram::explain(PyObject* const* slots, size_t count) const {
   if (impl_->cleared) return "the guards are gone";
   for (const TypeGuard& type : impl_->types) {
     if (const TypeLookup* failed = type.failed(); failed != nullptr) {
-      return lookup_failure(*failed, _PyType_Lookup(type.type, failed->name.get()));
+      return lookup_failure(*failed, _PyType_Lookup(type.type(), failed->name.get()));
     }
-    if (type.type->tp_mro != type.bases.get())
-      return std::string("the bases of ") + type.type->tp_name + " are others";
-    if (type.slots != slots_of(type.type) || !are_same(type.methods, special_methods(type.type))) {
-      return std::string("the special methods of ") + type.type->tp_name + " are others";
-    }
+    if (!has_same_bases(type.state))
+      return std::string("the bases of ") + type.type()->tp_name + " are others";
+    if (!has_same_methods(type.state))
+      return std::string("the special methods of ") + type.type()->tp_name + " are others";
   }
   Walk walk(impl_->code);
   const GuardInstruction* failed = walk.run({slots, count});
@@ -622,8 +560,9 @@ int GuardProgram::traverse(visitproc visit, void* arg) const {
   }
   for (const Object& object : impl_->held) Py_VISIT(object.get());
   for (const TypeGuard& type : impl_->types) {
-    Py_VISIT(type.bases.get());
-    for (const Object& method : type.methods) Py_VISIT(method.get());
+    Py_VISIT(type.state.type.get());
+    Py_VISIT(type.state.bases.get());
+    for (const Object& method : type.state.methods) Py_VISIT(method.get());
   }
   for (const auto& tier : impl_->tiers) {
     if (const int stop = tier->traverse(visit, arg); stop != 0) return stop;

@@ -127,7 +127,7 @@ class Binding {
 };
 
 std::vector<Ref> generator_refs(Tracing& tracing, Frame frame, const Pending& pending) {
-  std::vector<Ref> refs = std::move(tracing.generators[pending.callee]);
+  std::vector<Ref> refs = std::move(tracing.trace->generators[pending.callee].slots);
   refs.resize(static_cast<size_t>(frame.locals() + frame.code()->co_stacksize + 1));
   const int top = frame.locals() + frame.depth() - 1;  // what was sent
   refs[static_cast<size_t>(top)] = pending.arguments[0].ref;
@@ -148,7 +148,7 @@ PyObject* follow(Tracing& tracing, PyThreadState* thread, Frame frame, Interpret
   pending.result = interpreter.value_ref();
   keep_account(&trace, [&] {
     if (outcome == FrameOutcome::yielded)
-      tracing.generators[pending.callee] = interpreter.take_refs();
+      tracing.trace->generators[pending.callee].slots = interpreter.take_refs();
     if ((outcome == FrameOutcome::stopped || outcome == FrameOutcome::unsupported) &&
         !is_generator && !is_left)
       tracing.stopped_in.push_back({code, interpreter.place()});
@@ -163,7 +163,7 @@ PyObject* follow(Tracing& tracing, PyThreadState* thread, Frame frame, Interpret
   keep_account(&trace, [&] {
     if (outcome != FrameOutcome::generator || result == nullptr || !trace.active()) return;
     trace.transient(result);
-    tracing.generators[result] = interpreter.take_refs();
+    tracing.trace->generators[result] = {pending.callee_ref, interpreter.take_refs()};
     pending.result = trace.ref_of(result);
   });
   return result;
@@ -196,13 +196,36 @@ bool is_known_callback(Tracing& tracing, Frame frame, PyObject* function) {
   return true;
 }
 
+// What a slot of a callback has may be the default of the parameter: then it depends on the
+// function. 0: it is not.
+Ref default_ref(Trace& trace, PyObject* function, const PyCodeObject* code, int slot,
+                PyObject* object) {
+  PyObject* defaults = PyFunction_GET_DEFAULTS(function);
+  PyObject* keyword_defaults = PyFunction_GET_KW_DEFAULTS(function);
+  const Value from = trace.value(function);
+  Ref ref = 0;
+  if (trace.is_born(function)) return 0;
+  if (slot < code->co_argcount && defaults != nullptr) {
+    const Py_ssize_t at = slot - (code->co_argcount - PyTuple_GET_SIZE(defaults));
+    if (at < 0 || PyTuple_GET_ITEM(defaults, at) != object) return 0;
+    ref = trace.read(NodeKind::defaults, from, nullptr, 0, defaults);
+    ref = trace.read_item({defaults, ref}, at, object);
+  } else if (slot >= code->co_argcount && slot < code->co_argcount + code->co_kwonlyargcount &&
+             keyword_defaults != nullptr) {
+    PyObject* name = PyTuple_GET_ITEM(code->co_localsplusnames, slot);
+    if (PyDict_GetItemWithError(keyword_defaults, name) != object) return 0;
+    ref = trace.read(NodeKind::kwdefaults, from, nullptr, 0, keyword_defaults);
+    ref = trace.read_dict({keyword_defaults, ref}, name, object);
+  }
+  if (ref != 0 && is_constant(object)) trace.use({object, ref});
+  return ref;
+}
+
 // The refs of a callback's slots: its arguments are known, as everything is that the C code has.
 std::vector<Ref> callback_refs(Trace& trace, Frame frame, PyObject* function) {
   const PyCodeObject* code = frame.code();
   std::vector<Ref> refs(static_cast<size_t>(frame.locals() + code->co_stacksize + 1));
   const int named = code->co_argcount + code->co_kwonlyargcount;
-  PyObject* defaults = PyFunction_GET_DEFAULTS(function);
-  PyObject* keyword_defaults = PyFunction_GET_KW_DEFAULTS(function);
   const int rest =
       ((code->co_flags & CO_VARARGS) ? 1 : 0) + ((code->co_flags & CO_VARKEYWORDS) ? 1 : 0);
   for (int i = 0; i < named + rest; ++i) {
@@ -213,15 +236,8 @@ std::vector<Ref> callback_refs(Trace& trace, Frame frame, PyObject* function) {
     const bool is_new = i >= named || (PyTuple_CheckExact(object) && !is_constant(object));
     // So is a gradient that a hook is given, which the log knows by now.
     if (ref == 0 && (is_new || tensors().is_tensor(object))) ref = trace.adopt(object);
-    // It may be the default: then what it is depends on the function.
-    if (ref == 0 && defaults != nullptr && i < code->co_argcount) {
-      const Py_ssize_t at = i - (code->co_argcount - PyTuple_GET_SIZE(defaults));
-      if (at >= 0 && PyTuple_GET_ITEM(defaults, at) == object) {
-        const Ref tuple =
-            trace.read(NodeKind::defaults, trace.value(function), nullptr, 0, defaults);
-        ref = trace.read_item({defaults, tuple}, at, object);
-        if (is_constant(object)) trace.use({object, ref});
-      }
+    if (ref == 0 || !trace.is_born(object)) {
+      if (const Ref known = default_ref(trace, function, code, i, object)) ref = known;
     }
     if (ref == 0 && is_function_context(object)) {
       trace.transient(object);
@@ -231,7 +247,6 @@ std::vector<Ref> callback_refs(Trace& trace, Frame frame, PyObject* function) {
       trace.stop(BreakReason::unknown_object, Py_TYPE(object)->tp_name);
     refs[static_cast<size_t>(i)] = ref;
   }
-  if (keyword_defaults != nullptr) trace.use(trace.value(function));
   return refs;
 }
 
@@ -241,7 +256,7 @@ bool prepare_callback(Tracing& tracing, Frame frame, PyObject* owner, Pending& p
   Trace& trace = *tracing.trace;
   pending.callee = owner;
   if (frame.is_generator()) {
-    if (!tracing.generators.contains(owner)) return false;
+    if (!tracing.trace->generators.contains(owner)) return false;
     sent = trace.value(frame.slots()[frame.locals() + frame.depth() - 1]);
     pending.arguments = {&sent, 1};
     refs = generator_refs(tracing, frame, pending);
@@ -362,8 +377,12 @@ Result call_function(Trace& trace, Value function, std::span<const Value> argume
     const Following following(*tracing, pending);
     result = call_plainly(function.object, arguments, names);
   }
-  if (result != nullptr && !pending.taken)
-    trace.stop(BreakReason::internal, "a frame that was run by someone else");
+  if (!pending.taken) {
+    if (result != nullptr)
+      trace.stop(BreakReason::internal, "a frame that was run by someone else");
+    else  // its defaults may be others in another call
+      trace.stop(BreakReason::raised, "the arguments of a call");
+  }
   return {result, trace.active() ? pending.result : 0};
 }
 
@@ -371,7 +390,7 @@ bool send_to_generator(Trace& trace, PyObject* generator, Value sent, PySendResu
                        Result* result) {
   Tracing* tracing = active_tracing();
   if (tracing == nullptr || tracing->trace != &trace || !PyGen_CheckExact(generator) ||
-      !tracing->generators.contains(generator))
+      !tracing->trace->generators.contains(generator))
     return false;
   Pending pending;
   pending.callee = generator;

@@ -1,7 +1,8 @@
-// Python functions and generators followed into their frames (follow.cpp), and which callees are
-// followed (calls.cpp).
+// Python functions and generators followed into their frames (follow.cpp), and what is done for any
+// callee (calls.cpp).
 #pragma once
 
+#include "capture/bytecode/interpret/callees.h"
 #include "capture/bytecode/trace/tracing.h"
 
 namespace smelt::bytecode {
@@ -9,11 +10,6 @@ namespace smelt::bytecode {
 // Follows the calls of traces.
 Follower& follower();
 
-// Whether calls of the Python function are followed at all.
-bool is_followed(PyObject* function);
-// Whether what it calls, and itself, are never roots: where the trace stops in it, CPython runs it to
-// its end.
-bool is_unit(PyObject* function);
 // What is done for any callee while the trace goes on.
 Result follow_call(Trace* trace, Value callee, std::span<const Value> arguments, PyObject* names);
 // A Python function called with the interpreter following into its frame.

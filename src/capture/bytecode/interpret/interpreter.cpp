@@ -190,7 +190,7 @@ void Interpreter::release_dropped() {
   const SavedError error;
   while (Object dropped = trace_->take_dropped(mark_)) {
     if (PyGen_CheckExact(dropped.get())) close_dropped(dropped.get());
-    if (Tracing* tracing = current_tracing()) tracing->generators.erase(dropped.get());
+    if (Tracing* tracing = current_tracing()) tracing->trace->generators.erase(dropped.get());
     // A finaliser is code that the program runs. A generator is closed by being dropped, and there
     // is no code in it for that.
     const Unfollowed unfollowed(PyGen_CheckExact(dropped.get()) ? trace_ : nullptr, true,
@@ -204,7 +204,7 @@ void Interpreter::release_dropped() {
 void Interpreter::end_variables() {
   const Tracing* tracing = current_tracing();
   if (!is_root_ || live() == nullptr || tracing == nullptr || frame_.is_held()) return;
-  if (std::ranges::none_of(tracing->generators,
+  if (std::ranges::none_of(tracing->trace->generators,
                            [](const auto& known) { return closing_runs_code(known.first); }))
     return;
   for (int i = 0; i < locals_ && live() != nullptr; ++i) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "capture/bytecode/cpython/object.h"
+#include "capture/bytecode/cpython/type_state.h"
 #include "capture/bytecode/nodes/tensors.h"
 
 namespace smelt::bytecode {
@@ -91,8 +92,10 @@ struct Node {
   Object keys;         // kGuardKeys, kGuardSet: a tuple; kGuardPosition: what is left of a range
   Object where;        // of a condition on sizes: the line that asks, and the op
   std::shared_ptr<const TensorGuard> tensor;
+  Object seen;  // its class, of a function its code, where another one can be set: when traced
 
   PyTypeObject* type() const {
+    if (seen && PyType_Check(seen.get())) return reinterpret_cast<PyTypeObject*>(seen.get());
     return gone ? reinterpret_cast<PyTypeObject*>(object.get()) : Py_TYPE(object.get());
   }
 };
@@ -197,6 +200,7 @@ struct TraceResult {
   std::vector<uint8_t> slots_set;  // which slots had an object at the start
   std::vector<AbsentKey> absent;
   std::vector<TypeLookup> lookups;
+  std::vector<TypeState> types;  // of guarded objects and of lookups, when the trace ended
   std::vector<AliasGuard> aliases;
   std::vector<DistinctGuard> distinct;
   std::vector<Reading> readings;  // at the start

@@ -48,6 +48,7 @@ Segment::Segment(TraceResult result) : result_(std::move(result)), guards_(resul
   result_.nodes = {};
   result_.absent = {};
   result_.lookups = {};
+  result_.types = {};
   result_.aliases = {};
   result_.distinct = {};
 }

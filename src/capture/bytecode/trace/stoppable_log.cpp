@@ -10,12 +10,21 @@ void StoppableLog::stop(BreakReason reason, std::string detail) noexcept {
   break_.emplace();
   break_->reason = reason;
   break_->detail = std::move(detail);
-  if (!locate) return;
   const SavedError error;
+  end();
+  if (!locate) return;
   try {
     locate(*break_);
   } catch (const std::exception&) {
     break_->file.clear();  // a break without a line
+  }
+}
+
+void StoppableLog::end() noexcept {
+  try {
+    note_end();
+  } catch (const std::exception&) {
+    has_failed_ = true;
   }
 }
 
@@ -33,6 +42,7 @@ void StoppableLog::stop_at(Break known) noexcept {
   if (break_) return;
   if (log_) log_->pause();
   break_ = std::move(known);
+  end();
 }
 
 void StoppableLog::check_log(bool thorough) {

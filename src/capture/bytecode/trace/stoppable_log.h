@@ -19,7 +19,8 @@ class StoppableLog {
   StoppableLog& operator=(const StoppableLog&) = delete;
 
   bool active() const { return !break_; }
-  // Ends the trace in front of the root's current instruction. The first reason counts.
+  // Ends the trace in front of the root's current instruction, and is called before what can't be
+  // followed is run. The first reason counts.
   void stop(BreakReason reason, std::string detail) noexcept;
   void stop_at(Break known) noexcept;  // at a break that is known
   // The account is not complete: it stops, and gives no segment.
@@ -34,9 +35,13 @@ class StoppableLog {
 
  protected:
   ~StoppableLog() = default;
+  // What the code that comes next may change is written down before it runs.
+  virtual void note_end() {}
   std::unique_ptr<TensorLog> log_;
 
  private:
+  void end() noexcept;
+
   std::optional<Break> break_;
   bool has_failed_ = false;
 };

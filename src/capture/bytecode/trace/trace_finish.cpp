@@ -76,11 +76,13 @@ void Trace::release() {
   const std::vector<Reading> readings = std::exchange(required_.readings, {});
   const std::vector<AbsentKey> absent = std::exchange(required_.absent, {});
   const std::vector<TypeLookup> lookups = std::exchange(required_.lookups, {});
+  const std::vector<TypeState> types = std::exchange(required_.types, {});
 }
 
 std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
                                          const Request& request) {
   steps_.resize(position.steps);
+  if (active()) note_end();
   if (needs_raised_exception(exit)) {
     stop(BreakReason::handler, "");
     return std::nullopt;
@@ -124,6 +126,7 @@ std::optional<TraceResult> Trace::finish(Exit exit, const Position& position,
   result.nodes = std::move(nodes_);
   result.absent = std::move(required_.absent);
   result.lookups = std::move(required_.lookups);
+  result.types = std::move(required_.types);
   result.aliases = std::move(required_.aliases);
   result.readings = std::move(required_.readings);
   result.remembered = std::move(required_.remembered);

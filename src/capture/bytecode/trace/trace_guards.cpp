@@ -1,6 +1,7 @@
 #include "capture/bytecode/trace/trace_guards.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "capture/bytecode/cpython/same_value.h"
 #include "capture/bytecode/nodes/lazy_elements.h"
@@ -98,6 +99,30 @@ Object TraceGuards::read_state(PyObject* function, PyObject* arguments) {
   if (!value || !is_constant(value.get())) return {};
   guard_reading(function, arguments, value.get());
   return value;
+}
+
+void TraceGuards::note_end() {
+  for (Node& node : nodes_) {
+    if (!node.object || node.gone) continue;
+    PyObject* object = node.object.get();
+    if (PyFunction_Check(object))
+      node.seen = Object::share(PyFunction_GET_CODE(object));
+    else if (may_get_another_class(object))
+      node.seen = Object::share(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  }
+  note_types();
+}
+
+void TraceGuards::note_types() {
+  std::unordered_set<const PyTypeObject*> known;
+  const auto note = [&](PyTypeObject* type) {
+    if (can_change(type) && known.insert(type).second) required_.types.push_back(type_state(type));
+  };
+  for (const TypeLookup& lookup : required_.lookups)
+    note(reinterpret_cast<PyTypeObject*>(lookup.type.get()));
+  for (const GuardEntry& entry : required_.guards)
+    if ((entry.bits & (kGuardType | kGuardSame)) != 0 && nodes_[entry.ref].object)
+      note(nodes_[entry.ref].type());
 }
 
 void TraceGuards::settle_elements(Tracked& container) {

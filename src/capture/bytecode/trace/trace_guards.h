@@ -35,10 +35,13 @@ class TraceGuards : public TraceObjects {
   // A guard that is asked for the first time, on what is computed with the guards.
   virtual void note_guard(Ref, uint16_t, bool) {}
   void settle_elements(Tracked& container);
+  // The classes of objects, what these are like, and the code of functions.
+  void note_end() override;
 
   Requirements required_;
 
  private:
+  void note_types();
   void expect(Ref number, bool truth);
   void expect_value(Ref number);
 };

@@ -4,24 +4,18 @@
 #include <algorithm>
 
 #include "capture/bytecode/cpython/iterators.h"
-#include "capture/bytecode/trace/tracing.h"
 
 namespace smelt::bytecode {
-namespace {
-
 // How the trace knows what a generator was called with, which by itself says nothing of numbers and
 // the like. In the order of IteratorParts::arguments.
-std::vector<Ref> refs_of_arguments(PyObject* iterator) {
-  const Tracing* tracing = current_tracing();
-  if (tracing == nullptr) return {};
-  const auto found = tracing->generators.find(iterator);
-  if (found == tracing->generators.end()) return {};
-  std::vector<Ref> refs{0};  // the function
-  refs.insert(refs.end(), found->second.begin(), found->second.end());
+std::vector<Ref> TraceLifetimes::refs_of_arguments(PyObject* iterator) const {
+  const auto found = generators.find(iterator);
+  if (found == generators.end()) return {};
+  const Generator& known = found->second;
+  std::vector<Ref> refs{known.function};  // which may be another one of the same code
+  refs.insert(refs.end(), known.slots.begin(), known.slots.end());
   return refs;
 }
-
-}  // namespace
 
 // Whether it can be made again as it is now. A constant that it goes over is held, as it may be
 // dropped before the trace ends.

@@ -2,6 +2,7 @@
 // objects that the program has dropped, of which the trace lets go too.
 #pragma once
 
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -21,6 +22,12 @@ class TraceLifetimes : public TraceSteps {
   // Where an iterator that the trace made or opened stands, and over what.
   bool iterated(PyObject* iterator, Value* over, int* position) const;
 
+  struct Generator {
+    Ref function = 0;        // that made it
+    std::vector<Ref> slots;  // the refs of those
+  };
+  std::unordered_map<PyObject*, Generator> generators;  // those that are followed
+
   void depend_on_finaliser(PyObject* object);  // it is dropped here, in some calls
   // An object that nobody but the trace has any more, of the transients and of those noted since
   // that mark; empty: none. Then the trace does not know it any more.
@@ -39,6 +46,7 @@ class TraceLifetimes : public TraceSteps {
 
  private:
   bool describe_argument(Value given, Remade& how, std::vector<Object>& held) const;
+  std::vector<Ref> refs_of_arguments(PyObject* iterator) const;
   Object forget(PyObject* object);
   bool is_dropped(PyObject* object);
 };

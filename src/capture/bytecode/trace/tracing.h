@@ -43,10 +43,8 @@ struct Tracing {
   Pending* pending = nullptr;
   Trust trust = Trust::nobody;  // whose frames are run by CPython without ending the trace
   int unlogged = 0;             // > 0: the log is paused
-  // The generators that are followed, with the refs of their slots.
-  std::unordered_map<PyObject*, std::vector<Ref>> generators;
-  bool transparent = false;                 // C code runs whose callbacks are followed: Transparent
-  bool looks_inside = false;                // and it looks into what they return
+  bool transparent = false;     // C code runs whose callbacks are followed: Transparent
+  bool looks_inside = false;    // and it looks into what they return
   std::unordered_set<PyObject*> callbacks;  // Python functions that such C code was given
   int called_back = 0;                      // > 0: followed code that C code has called
   int units = 0;                            // > 0: in a call of such (interpret/follow.h)

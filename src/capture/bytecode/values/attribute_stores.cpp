@@ -32,6 +32,9 @@ void note_store(Trace& trace, Value object, PyObject* dict, Ref dict_ref, PyObje
     trace.effect(value.object ? StepKind::set_attr : StepKind::del_attr,
                  std::span(inputs, value.object ? 3 : 2));
   } else {
+    if (value.object == nullptr)  // it has to be there
+      if (PyObject* present = PyDict_GetItemWithError(dict, name))
+        trace.read_dict({dict, dict_ref}, name, present);
     const Value inputs[] = {{dict, dict_ref}, {name, 0}, value};
     trace.effect(value.object ? StepKind::set_item : StepKind::del_item,
                  std::span(inputs, value.object ? 3 : 2));
@@ -70,6 +73,17 @@ bool may_require_grad(PyObject* tensor, PyObject* flag) {
   return leaf.get() == Py_True;
 }
 
+// That it is there, to be deleted.
+bool depend_on_field(Trace& trace, Value object, PyObject* name) {
+  if (trace.is_born(object.object)) return true;
+  const Result field = get_attribute(&trace, object, name);
+  Py_XDECREF(field.object);
+  if (field.object != nullptr) return true;
+  PyErr_Clear();
+  trace.stop(BreakReason::raised, "deleting an attribute that is not there");
+  return false;
+}
+
 // A descriptor of the type decides what a store does. True: it has been done, with the result in
 // *ok.
 bool store_through_descriptor(Trace& trace, Value object, PyObject* name, Value value, bool* ok) {
@@ -95,6 +109,7 @@ bool store_through_descriptor(Trace& trace, Value object, PyObject* name, Value 
              std::span(arguments, value.object ? 3 : 2), nullptr);
   } else if ((kind == &PyMemberDescr_Type && !tensors().is_tensor(object.object)) ||
              (PyFunction_Check(object.object) && trace.is_born(object.object))) {
+    if (value.object == nullptr && !depend_on_field(trace, object, name)) return false;  // raises
     const Value inputs[] = {object, {name, 0}, value};
     trace.effect(value.object ? StepKind::set_attr : StepKind::del_attr,
                  std::span(inputs, value.object ? 3 : 2));

@@ -94,7 +94,49 @@ bool any_method(PyObject* key, const auto& fulfils) {
   return false;
 }
 
+// Whose method it is; nullptr: it is none.
+PyObject* owner_of(PyObject* object) {
+  if (PyMethod_Check(object)) return PyMethod_GET_SELF(object);
+  PyObject* owner = PyCFunction_Check(object) ? PyCFunction_GET_SELF(object) : nullptr;
+  return owner != nullptr && !PyModule_Check(owner) ? owner : nullptr;
+}
+
+void guard_owners_inside(Trace& trace, PyObject* object, int depth) {
+  constexpr int kDepth = 4;
+  if (is_atom(object) || tensors().is_tensor(object)) return;
+  if (PyObject* owner = owner_of(object)) {
+    trace.guard_same(trace.value(owner));
+  } else if (depth == kDepth) {
+    return;
+  } else if (PyTuple_Check(object) || PyList_Check(object)) {
+    for (Py_ssize_t i = 0; i < Py_SIZE(object); ++i)
+      guard_owners_inside(
+          trace, PyTuple_Check(object) ? PyTuple_GET_ITEM(object, i) : PyList_GET_ITEM(object, i),
+          depth + 1);
+  } else if (PyDict_Check(object)) {
+    PyObject *key, *item;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(object, &at, &key, &item)) guard_owners_inside(trace, item, depth + 1);
+  }
+}
+
 }  // namespace
+
+void guard_owners(Trace& trace, PyObject* object) { guard_owners_inside(trace, object, 0); }
+
+void use_key(Trace& trace, Value key) {
+  if (is_constant(key.object)) {
+    trace.use(key);
+  } else if (PyTuple_Check(key.object) && trace.is_born(key.object)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key.object); ++i) {
+      PyObject* part = PyTuple_GET_ITEM(key.object, i);
+      use_key(trace, trace.value(part, trace.read_item(key, i, part)));
+    }
+  } else {
+    trace.guard_same(key);
+    guard_owners(trace, key.object);
+  }
+}
 
 bool is_hashed_by_code(PyObject* key) {
   return any_method(key, [](PyObject*) { return true; });

@@ -198,6 +198,17 @@ bool is_whole_slice(PyObject* key) {
   return slice->start == Py_None && slice->stop == Py_None && slice->step == Py_None;
 }
 
+// Whether it is there, to be deleted.
+bool depend_on_key(Trace& trace, Value dict, Value key) {
+  PyObject* found = look_up(trace, dict.object, key.object);
+  PyErr_Clear();
+  if (found != nullptr)
+    trace.read_dict(dict, key.object, found);
+  else
+    trace.read_absent(dict, key.object);
+  return found != nullptr;
+}
+
 // Before a store: writes down what will be done. False if it has been done already, with *ok.
 bool prepare_store(Trace& trace, Value container, Value key, Value item, bool* ok) {
   PyObject* object = container.object;
@@ -248,12 +259,8 @@ bool prepare_store(Trace& trace, Value container, Value key, Value item, bool* o
   } else {
     use_key(trace, key);
   }
-  if (item.object == nullptr && PyDict_Check(object) &&
-      look_up(trace, object, key.object) == nullptr) {
-    PyErr_Clear();
-    trace.read_absent(container, key.object);
+  if (item.object == nullptr && PyDict_Check(object) && !depend_on_key(trace, container, key))
     return true;
-  }
   const Value inputs[] = {container, key, item};
   trace.effect(item.object ? StepKind::set_item : StepKind::del_item,
                std::span(inputs, item.object ? 3 : 2));
@@ -345,6 +352,8 @@ int contains_by_elements(Trace& trace, Value container, Value item, PyTypeObject
       use_key(trace, item);
     else
       trace.use(item);
+    guard_owners(trace, object);
+    guard_owners(trace, item.object);
   }
   int found;
   {
@@ -375,13 +384,6 @@ Object as_tuple(std::span<const Value> values) {
   for (size_t i = 0; tuple && i < values.size(); ++i)
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(values[i].object));
   return tuple;
-}
-
-void use_key(Trace& trace, Value key) {
-  if (is_constant(key.object))
-    trace.use(key);
-  else
-    trace.guard_same(key);
 }
 
 PyObject* look_up(Trace& trace, PyObject* dict, PyObject* key) {

@@ -57,6 +57,8 @@ Result join_strings(Trace* trace, std::span<const Value> parts);
 Object as_tuple(std::span<const Value> values);
 // A key is known by value, or an object that stays the same.
 void use_key(Trace& trace, Value key);
+// Methods of objects are equal if they are the same object's, inside of containers too.
+void guard_owners(Trace& trace, PyObject* object);
 // Code in Python is asked for the key's hash, or for whether it is equal to another one.
 bool is_hashed_by_code(PyObject* key);
 // Whether that code may do what can be seen.

@@ -114,8 +114,10 @@ Asked compare_in_c(Trace& trace, int op, Value self, Value other, Result* result
   if (_PyType_Lookup(Py_TYPE(self.object), name) == _PyType_Lookup(&PyBaseObject_Type, name) ||
       knows_only_its_own(self.object, other.object))
     return Asked::refused;
-  trace.use(self);
-  trace.use(other);
+  for (const Value& side : {self, other}) {
+    trace.use(side);
+    guard_owners(trace, side.object);
+  }
   {
     const Transparent transparent(&trace, true);
     result->object = Py_TYPE(self.object)->tp_richcompare(self.object, other.object, op);
@@ -488,6 +490,7 @@ Result compare(Trace* trace, int op, Value a, Value b) {
       touch(*trace, side);
     else
       trace->use(side);
+    guard_owners(*trace, side.object);
   }
   {
     const Transparent transparent(trace, true);  // elements may have an __eq__ in Python

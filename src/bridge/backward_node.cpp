@@ -3,6 +3,9 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "bridge/autograd/make_node.h"
@@ -13,7 +16,25 @@ namespace impl = torch::autograd::impl;
 
 BackwardNode::BackwardNode(std::shared_ptr<ForwardRun> run, const ResultGroup& group, bool is_alone)
     : run_(std::move(run)), group_(group), is_alone_(is_alone) {
-  for (const size_t input : group_.inputs) add_next_edge(run_->edge_of(input));
+  for (torch::autograd::Edge& edge : ways_out()) add_next_edge(std::move(edge));
+}
+
+// Where Python code sees gradients arrive, they do so in eager's order: each comes through a node of
+// its own, of which PyTorch runs the youngest first.
+std::vector<torch::autograd::Edge> BackwardNode::ways_out() const {
+  std::vector<torch::autograd::Edge> edges;
+  for (const size_t input : group_.inputs) edges.push_back(run_->edge_of(input));
+  if (!run_->is_watched()) return edges;
+  std::vector<size_t> last_first(edges.size());
+  std::iota(last_first.begin(), last_first.end(), 0);
+  std::ranges::sort(last_first, std::greater(),
+                    [&](size_t i) { return run_->arrival_of(group_.inputs[i]); });
+  for (const size_t i : last_first) {
+    if (!edges[i].is_valid()) continue;
+    const NodePtr node = make_node<ResultNode>(nullptr, 0, std::move(edges[i]));
+    edges[i] = {node, node->add_input_metadata(run_->tracked_input(group_.inputs[i]))};
+  }
+  return edges;
 }
 
 void BackwardNode::attach(std::shared_ptr<const TrainingProgram> program,
@@ -47,10 +68,12 @@ void BackwardNode::attach(std::shared_ptr<const TrainingProgram> program,
 }
 
 BackwardNode::List BackwardNode::apply(List&& gradients) {
-  const bool releases = has_passed_ = std::exchange(releases_, false);
-  if (is_alone_) return run_->gradients(std::move(gradients), releases, getptr());
-  return run_->share(torch::autograd::get_current_graph_task_id(), group_, std::move(gradients),
-                     releases, getptr());
+  const bool releases = std::exchange(releases_, false);
+  List found = is_alone_ ? run_->gradients(std::move(gradients), releases, getptr())
+                         : run_->share(torch::autograd::get_current_graph_task_id(), group_,
+                                       std::move(gradients), releases, getptr());
+  has_passed_ = releases;  // not behind an exception
+  return found;
 }
 
 ResultNode::ResultNode(std::shared_ptr<ForwardRun> run, size_t output, torch::autograd::Edge next)

@@ -44,6 +44,8 @@ class BackwardNode final : public torch::autograd::Node {
   std::string name() const override { return "SmeltBackward"; }
 
  private:
+  std::vector<torch::autograd::Edge> ways_out() const;
+
   const std::shared_ptr<ForwardRun> run_;
   const ResultGroup& group_;  // of the program, which the run holds
   const bool is_alone_;
@@ -51,7 +53,7 @@ class BackwardNode final : public torch::autograd::Node {
   bool has_passed_ = false;  // such a pass has been here, and what it frees has not been freed
 };
 
-// Of one of several results: hands its gradient on.
+// Of one of several results, or in front of an input: hands its gradient on.
 class ResultNode final : public torch::autograd::Node {
  public:
   using List = torch::autograd::variable_list;

@@ -3,7 +3,6 @@
 #include <ATen/Context.h>
 
 #include <torch/csrc/autograd/anomaly_mode.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 
 #include "aten/convert.h"
 #include "bridge/autograd/consumed_node.h"
+#include "bridge/autograd/tracked_inputs.h"
 #include "bridge/autograd/tracked_outputs.h"
 #include "bridge/background_program.h"
 #include "bridge/graph_program.h"
@@ -103,12 +103,7 @@ bool leaves_graph(const OpLog& log, std::span<const LogValue> outputs) {
 }
 
 bool has_hooks(const OpLog& log, std::span<const LogValue> inputs) {
-  return std::any_of(inputs.begin(), inputs.end(), [&](LogValue input) {
-    const at::Tensor tensor = log.tensor(input);
-    return tensor.defined() && tensor.requires_grad() &&
-           (!torch::autograd::impl::hooks(tensor).empty() ||
-            torch::autograd::impl::post_acc_grad_hooks(tensor));
-  });
+  return std::ranges::any_of(inputs, [&](LogValue input) { return is_hooked(log.tensor(input)); });
 }
 
 // Who makes kernels for such a program.
@@ -277,7 +272,9 @@ class Chooser {
         want_(want),
         options_(options),
         is_stage_(is_stage),
-        program_(log, interface) {}
+        program_(log, interface) {
+    if (!is_stage) program_.keep_reach(examples());
+  }
 
   std::shared_ptr<const TracedProgram> choose() {
     std::string refusal;
@@ -351,6 +348,10 @@ class Chooser {
       return decision;
     if (std::ranges::any_of(outputs_, [&](LogValue output) { return is_leaf(log_, output); }))
       return Decision::forbid("a result is a leaf that requires a gradient");
+    // A graph, to which all inputs are leaves, knows no way from one of them to another.
+    const ReachBehind reach = reach_behind(examples(), program_.asked());
+    if (std::ranges::find(reach.known, true) != reach.known.end())
+      return Decision::forbid("a gradient of what an input was computed of");
     return reads_no_numbers
                ? Decision::allow()
                : Decision::forbid("its results take part in autograd, and a number is read");
@@ -380,11 +381,16 @@ class Chooser {
     return options;
   }
 
+  std::vector<at::Tensor> examples() const {
+    std::vector<at::Tensor> examples;
+    for (LogValue input : inputs_) examples.push_back(log_.tensor(input));
+    return examples;
+  }
+
   // Recorded now; what it is made into is decided by whoever compiles it.
   Decision record(std::shared_ptr<const TracedProgram>& made) {
     CompileOptions options = kernel_options();
-    std::vector<at::Tensor> examples;
-    for (LogValue input : inputs_) examples.push_back(log_.tensor(input));
+    const std::vector<at::Tensor> examples = this->examples();
     Uncompiled graph;
     if (program_.has_grads()) {
       for (size_t i = 0; i < outputs_.size(); ++i)

@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "bridge/autograd/tracked_inputs.h"
 
 namespace smelt {
 
@@ -42,6 +43,19 @@ ForwardRun::ForwardRun(std::shared_ptr<const TrainingProgram> program,
 torch::autograd::Edge ForwardRun::edge_of(size_t tracked_input) const {
   if (!program_->gets_gradient_[tracked_input]) return {};  // what was detached
   return impl::gradient_edge(inputs_[program_->tracked_inputs_[tracked_input]]);
+}
+
+const at::Tensor& ForwardRun::tracked_input(size_t tracked_input) const {
+  return inputs_[program_->tracked_inputs_[tracked_input]];
+}
+
+size_t ForwardRun::arrival_of(size_t tracked_input) const {
+  return program_->arrivals_[tracked_input];
+}
+
+bool ForwardRun::is_watched() const {
+  return std::ranges::any_of(program_->tracked_inputs_,
+                             [&](size_t input) { return is_hooked(inputs_[input]); });
 }
 
 void ForwardRun::save(const std::vector<at::Tensor>& made) {
@@ -241,7 +255,6 @@ ForwardRun::List ForwardRun::run_log(const List& gradients, const NodePtr& node)
 
 void ForwardRun::release() {
   const std::lock_guard lock(mutex_);
-  if (saved_.empty()) return;  // as often as one likes, as in eager
   if (!passed_.empty()) used_up_ = used_up_after(passed_);
   if (is_done_with(used_up_)) forget();  // else others need it
 }

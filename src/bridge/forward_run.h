@@ -35,6 +35,12 @@ class ForwardRun {
   // Where the gradient of a tracked input goes.
   torch::autograd::Edge edge_of(size_t tracked_input) const;
 
+  // Before save(): that input; in which place its gradient arrives in eager; and whether Python
+  // code sees when some of them arrive.
+  const at::Tensor& tracked_input(size_t tracked_input) const;
+  size_t arrival_of(size_t tracked_input) const;
+  bool is_watched() const;
+
   // The gradients of the tracked inputs, given those of the tracked outputs; undefined where none
   // came. `releases`: the pass frees what is on its way.
   List gradients(List&& of_outputs, bool releases, const NodePtr& node);

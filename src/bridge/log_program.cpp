@@ -304,6 +304,8 @@ void LogProgram::make_steps(const OpLog& log, const std::vector<bool>& live,
       step.sizes.push_back(known_sizes(plain.value(call.results[k]).type->sizes));
     has_hooks_ = has_hooks_ || !real.hooks.empty();
     given_ = std::max(given_, static_cast<size_t>(call.number + 1));
+    if (call.op == own_ops::kGrad && call.args[own_ops::kAllowUnused].get<bool>())
+      for (const LogValue value : call.results) step.found.push_back(value >= 0);
     expects_ = expects_ || step.is_expectation || call.sized || call.expected;
     result_texts_.emplace_back();
     bool tracked = false;
@@ -451,11 +453,29 @@ void LogProgram::note_grads(const OpLog& log, const std::vector<bool>& live,
     if (call.op == own_ops::kGrad) {
       has_backward_ = true;
       has_grads_ = has_grads_ || !goes_on;
+      each_tensor_of(call.args[own_ops::kLeaves], [&](LogValue input) { note(input, asked_); });
     }
     if (call.op != own_ops::kBackward) continue;
-    has_backward_ = true;
+    has_backward_ = adds_to_gradients_ = true;
     each_tensor_of(call.args[own_ops::kLeaves], [&](LogValue leaf) { note(leaf, grad_owners_); });
   }
+}
+
+ReachBehind LogProgram::reach(const std::vector<at::Tensor>& inputs) const {
+  std::vector<size_t> candidates = asked_;
+  if (adds_to_gradients_)
+    candidates.insert(candidates.end(), grad_owners_.begin(), grad_owners_.end());
+  ReachBehind reach = reach_behind(inputs, candidates);
+  reach.others = reach.others && adds_to_gradients_;
+  return reach;
+}
+
+void LogProgram::keep_reach(const std::vector<at::Tensor>& inputs) {
+  if (has_backward_) reach_ = reach(inputs);
+}
+
+bool LogProgram::reaches_as_traced(const std::vector<at::Tensor>& inputs) const {
+  return !reach_ || reach(inputs) == *reach_;
 }
 
 // A run that fails behind a change of an input must not leave that change, as the caller starts

@@ -21,6 +21,7 @@
 #include "aten/op_ambient.h"
 #include "base/number.h"
 #include "base/varying_sizes.h"
+#include "bridge/autograd/tracked_inputs.h"
 #include "bridge/autograd/written_versions.h"
 #include "bridge/followed_function.h"
 #include "bridge/run_outcome.h"
@@ -88,6 +89,13 @@ class LogProgram {
   const VersionRises& version_rises() const { return version_rises_; }
   // Inputs whose gradients are set or dropped.
   const std::vector<size_t>& grad_owners() const { return grad_owners_; }
+  // Inputs whose gradients it asks for by torch.autograd.grad.
+  const std::vector<size_t>& asked() const { return asked_; }
+  // Its backward passes go on where inputs were computed before: to which of its other inputs, and
+  // whether to leaves besides, is part of what was traced. `inputs`: those of the trace.
+  void keep_reach(const std::vector<at::Tensor>& inputs);
+  // As in the trace; else the program is not for these inputs.
+  bool reaches_as_traced(const std::vector<at::Tensor>& inputs) const;
   // That is all it does to gradients.
   bool clears_only() const { return clears_only_; }
   // Inputs whose gradients are dropped before anything else is done.
@@ -140,6 +148,7 @@ class LogProgram {
     bool is_expectation = false;
     std::vector<std::vector<int64_t>> sizes = {};        // of its results, where contents decide
     std::optional<c10::Scalar> expected = std::nullopt;  // the number that it gives
+    std::vector<bool> found = {};  // of torch.autograd.grad: the gradients that are no None
     bool registers_hook = false;
     bool is_factory = false;                 // PyTorch's: Python has it called below autograd
     bool has_effects = false;                // it is not called twice
@@ -210,6 +219,9 @@ class LogProgram {
   void execute(const Step& step, State& state, std::vector<c10::IValue>& stack) const;
   void call(const Step& step, State& state, std::vector<c10::IValue>& stack) const;
   static void check_sizes(const Step& step, const std::vector<c10::IValue>& stack);
+  ReachBehind reach(const std::vector<at::Tensor>& inputs) const;
+  void check_found(const Step& step, const State& state,
+                   const std::vector<c10::IValue>& stack) const;
   void run_inner(const std::vector<Step>& steps, State& state) const;
   std::vector<at::Tensor> run_hook(const Hook& hook, State& state,
                                    const std::vector<at::Tensor>& grads) const;
@@ -242,6 +254,9 @@ class LogProgram {
   std::vector<size_t> saved_;              // inputs that are put back if the run fails
   std::vector<size_t> grad_owners_;        // inputs whose gradients are set
   std::vector<size_t> cleared_first_;
+  std::vector<size_t> asked_;
+  bool adds_to_gradients_ = false;  // by a backward pass
+  std::optional<ReachBehind> reach_;
   std::vector<size_t> retained_;
   VersionRises version_rises_;
   bool one_ambient_ = true;  // all ops run under the one the log started with

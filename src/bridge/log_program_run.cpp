@@ -125,6 +125,19 @@ void LogProgram::check_sizes(const Step& step, const Stack& stack) {
   for (const c10::IValue& value : stack) each_tensor(value, check);
 }
 
+// Which gradients there are depends on what the inputs were computed of, and Python code has seen
+// None where there was none.
+void LogProgram::check_found(const Step& step, const State& state, const Stack& stack) const {
+  const std::vector<at::Tensor> gradients = stack.at(0).toTensorVector();
+  for (size_t i = 0; i < step.found.size(); ++i) {
+    if (gradients.at(i).defined() == step.found[i]) continue;
+    constexpr const char* kReason =
+        "torch.autograd.grad finds other gradients than when the code was traced";
+    if (Recorder::current() || !has_changed_nothing(state)) throw Error(kReason);
+    throw Mispredicted(kReason);
+  }
+}
+
 // What code that PyTorch called back did.
 void LogProgram::run_inner(const std::vector<Step>& steps, State& state) const {
   Stack stack;
@@ -287,6 +300,7 @@ void LogProgram::execute(const Step& step, State& state, Stack& stack) const {
     if (step.has_effects) begin_effects(state);
     call(step, state, stack);
     if (!step.sizes.empty()) check_sizes(step, stack);
+    if (!step.found.empty()) check_found(step, state, stack);
     if (step.has_effects && step.known && !Recorder::current()) check_results(*step.known, stack);
   }
   size_t next = 0;

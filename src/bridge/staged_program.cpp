@@ -8,6 +8,7 @@
 #include "aten/stand_ins.h"
 #include "base/error.h"
 #include "bridge/autograd/generator_states.h"
+#include "bridge/autograd/tracked_inputs.h"
 #include "capture/dispatch/recorder.h"
 #include "diagnostics/counters.h"
 #include "log/own_ops.h"
@@ -200,6 +201,29 @@ bool expects_in(const CallLog& log, size_t first, size_t last) {
                      });
 }
 
+// Does torch.autograd.grad in a stage ask for the gradient of what a tensor of a stage before it was
+// computed of? What is known of these tells the trace alone.
+bool asks_behind(const OpLog& log, const Plan& plan) {
+  std::vector<at::Tensor> inputs;
+  bool all_there = true;
+  for (const LogValue value : plan.inputs) {
+    inputs.push_back(log.tensor(value));
+    all_there = all_there && (inputs.back().defined() || !log.plain().value(value).requires_grad);
+  }
+  std::vector<size_t> asked;
+  for (size_t i = plan.first; i < plan.last; ++i) {
+    const LoggedCall& call = log.plain().calls[i];
+    if (call.op != own_ops::kGrad) continue;
+    each_tensor_of(call.args[own_ops::kLeaves], [&](LogValue value) {
+      const auto at = std::ranges::find(plan.inputs, value);
+      if (at != plan.inputs.end()) asked.push_back(static_cast<size_t>(at - plan.inputs.begin()));
+    });
+  }
+  if (asked.empty()) return false;
+  const ReachBehind reach = reach_behind(inputs, asked);
+  return !all_there || std::ranges::find(reach.known, true) != reach.known.end();
+}
+
 }  // namespace
 
 StagedProgram::StagedProgram(const OpLog& log, const LogProgram& program,
@@ -244,7 +268,8 @@ StagedProgram::StagedProgram(const OpLog& log, const LogProgram& program,
         *part,
         LogProgram::Interface{plan.inputs, plan.outputs, scalars, examples, own.numbers, own.wanted,
                               sizes.of(plan.inputs, scalars)},
-        is_called ? WantedProgram::op_by_op : kernels, unfrozen, /*is_stage=*/true);
+        is_called || asks_behind(log, plan) ? WantedProgram::op_by_op : kernels, unfrozen,
+        /*is_stage=*/true);
     if (plain.calls[plan.first].recomputed > 0 && stage.program->is_left_to_autograd())
       throw Error("a checkpoint can't be compiled: " + stage.program->refusal());
     for (LogValue value : plan.inputs) stage.inputs.push_back(place.at(value));

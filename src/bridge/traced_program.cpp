@@ -20,6 +20,7 @@ RunOutcome TracedProgram::attempt(std::vector<at::Tensor> inputs,
                                   OnFailure on_failure) const {
   bool changed = false;
   if (log_.reshapes_inputs() && has_one_twice(inputs)) return RunOutcome::mispredicted();
+  if (!log_.reaches_as_traced(inputs)) return RunOutcome::mispredicted();
   try {
     RunOutcome outcome = run_compiled(inputs, scalars, on_failure);
     if (outcome.kind == RunOutcome::Kind::not_for_these)

@@ -12,6 +12,7 @@
 #include "aten/convert.h"
 #include "aten/without_contents.h"
 #include "background/background.h"
+#include "bridge/autograd/tracked_inputs.h"
 #include "bridge/autograd/written_versions.h"
 #include "bridge/backward_node.h"
 #include "bridge/dropped_gradients.h"
@@ -107,6 +108,10 @@ TrainingProgram::TrainingProgram(const OpLog& log, const LogProgram& program,
     tracked_.push_back({i, like.sizes().vec(), like.strides().vec(), options, {}, {}});
   }
   used_up_by_ = smelt::used_up_by(plain, tracked);
+  std::vector<at::Tensor> results, leading;
+  for (const LogValue output : tracked) results.push_back(log.tensor(output));
+  for (const size_t input : tracked_inputs_) leading.push_back(examples[input]);
+  arrivals_ = order_of_arrival(results, leading);
   recorded_ =
       record_joint(log_, examples, gradient_examples(), std::vector<bool>(tracked_.size(), true));
   recorded_guards_ = recorded_.graph.symbols.guards();

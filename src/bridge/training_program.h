@@ -113,6 +113,7 @@ class TrainingProgram final : public TracedProgram,
   std::vector<at::Tensor> examples_;    // by input, of those whose sizes vary: what it was like
   std::vector<size_t> tracked_inputs_;  // that require gradients
   std::vector<bool> gets_gradient_;     // by tracked input: it is not only detached
+  std::vector<size_t> arrivals_;        // by tracked input: in which place its gradient comes
   std::vector<Gradient> tracked_;       // outputs that do
   // [i][j]: a pass from tracked output i frees what one from j needs (shared_history.h).
   std::vector<std::vector<bool>> used_up_by_;

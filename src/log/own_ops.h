@@ -20,6 +20,7 @@ inline const OpName kOpaqueCall("smelt::opaque_call");  // of code that no op is
 // Arguments of a backward pass, and of torch.autograd.grad: what it starts from, gradients of that,
 // and the leaves or inputs whose gradients it computes.
 inline constexpr size_t kLeaves = 2;
+inline constexpr size_t kAllowUnused = 5;  // of the latter: None is an answer too
 
 inline bool changes_gradients(OpName op) { return op == kSetGrad || op == kBackward; }
 // Of which all is known.

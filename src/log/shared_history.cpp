@@ -14,6 +14,16 @@ bool makes_node(const LoggedCall& call) {
   return call.op == own_ops::kOpaqueCall ? call.calls_back : !ends_history(call.op);
 }
 
+// A write into a view: PyTorch's node for it is used up by a pass, whatever the op.
+bool writes_view(const CallLog& log, const LoggedCall& call) {
+  if (call.written.empty()) return false;
+  const LogValue target = first_argument(call);
+  const int32_t memory = target < 0 ? 0 : log.value(target).memory;
+  for (LogValue before = 0; memory != 0 && before < target; ++before)
+    if (log.value(before).memory == memory) return true;
+  return false;
+}
+
 // What a pass from an output comes to.
 struct Behind {
   std::vector<bool> keepers;  // by call: its node, which keeps tensors
@@ -49,7 +59,8 @@ Behind behind(const CallLog& log, LogValue output, const Writers& writers, bool 
       takes_tracked = takes_tracked || is_tracked(value);
       if (makes_node(call) || call.op == own_ops::kOpaqueCall) open.push_back(value);
     });
-    behind.keepers[index] = takes_tracked && makes_node(call) && keeps_tensors(call.op);
+    behind.keepers[index] =
+        takes_tracked && makes_node(call) && (keeps_tensors(call.op) || writes_view(log, call));
   };
   while (!open.empty()) {
     behind.values[open.back()] = true;

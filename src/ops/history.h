@@ -11,9 +11,15 @@ namespace smelt {
 // Ops whose nodes keep no tensor: a second pass through them is as good as the first. One that is
 // missing here is taken for one that does.
 inline constexpr std::string_view kKeepNoTensor =
-    " add add_ sub sub_ neg sum mean view view_as reshape flatten unflatten t transpose permute "
-    "movedim expand expand_as squeeze unsqueeze slice select narrow split split_with_sizes chunk "
-    "unbind cat stack clone alias to float _to_copy contiguous ";
+    " add add_ sub sub_ rsub neg neg_ sum mean trace cumsum view view_as reshape flatten unflatten "
+    "ravel t t_ numpy_T mT mH adjoint transpose transpose_ swapaxes swapdims permute movedim "
+    "moveaxis "
+    "expand expand_as broadcast_to squeeze squeeze_ unsqueeze unsqueeze_ slice select narrow split "
+    "split_with_sizes chunk tensor_split hsplit vsplit dsplit unbind diagonal unfold as_strided "
+    "view_as_real view_as_complex slice_scatter select_scatter cat concat concatenate stack hstack "
+    "vstack dstack column_stack meshgrid repeat tile flip roll rot90 tril triu diag diag_embed "
+    "constant_pad_nd pixel_shuffle pixel_unshuffle clone copy_ zero_ fill_ round floor ceil trunc "
+    "sign alias to float type_as _to_copy contiguous ";
 
 inline std::string_view without_overload(OpName op) {
   return std::string_view(op.str()).substr(0, op.str().find('.'));

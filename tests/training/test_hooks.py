@@ -259,3 +259,34 @@ def test_custom_functions(function, backend):
         def forward(self, x):
             return self[2](function.apply(self[0](x)))
     check(plain_step, backend=backend, breaks=None, model=lambda: Model(*make_model()))
+
+
+@pytest.mark.parametrize('kind', ['tensor', 'accumulated', 'raises'])
+@pytest.mark.parametrize('form', ['model', 'step'])
+def test_hooks_of_several_parameters_are_called_in_order(form, kind):
+    """The order in which eager's pass comes to them; a hook that raises leaves what came before."""
+    def play(compile):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+        call = compile(model) if form == 'model' else model
+        notes = []
+        for name, p in model.named_parameters():
+            def note(value, name=name):
+                notes.append(name)
+                if kind == 'raises' and name == '2.weight':
+                    raise ValueError(name)
+            (p.register_post_accumulate_grad_hook if kind == 'accumulated' else p.register_hook)(note)
+
+        def step(x):
+            model.zero_grad()
+            call(x).square().sum().backward()
+        run = compile(step) if form == 'step' else step
+        for i in range(4):
+            try:
+                run(torch.full((5, 6), 1.0 + i))
+            except ValueError as error:
+                notes.append(str(error))
+            notes.append([0.0 if p.grad is None else p.grad.sum().item() for p in model.parameters()])
+        return notes
+    for found, expected in zip(play(smelt.compile), play(lambda function: function), strict=True):
+        assert found == (expected if isinstance(expected, str) else pytest.approx(expected, rel=1e-3))

@@ -168,6 +168,21 @@ void limit_to(BackwardReach& reach, const std::vector<at::Tensor>& only) {
   std::erase_if(reach.nodes, [&](const NodePtr& node) { return !needed.contains(node.get()); });
 }
 
+// Those that a torch.autograd.grad runs: the ones from which an edge leads on to what it asks for.
+std::vector<NodePtr> run_for(std::vector<NodePtr> nodes, const std::vector<at::Tensor>& asked) {
+  std::vector<Node*> targets;
+  for (const at::Tensor& tensor : asked)
+    if (tensor.defined() && tensor.requires_grad())
+      targets.push_back(torch::autograd::impl::gradient_edge(tensor).function.get());
+  const std::unordered_set<Node*> leading = leading_to(nodes, std::move(targets));
+  std::erase_if(nodes, [&](const NodePtr& node) {
+    return std::ranges::none_of(node->next_edges(), [&](const torch::autograd::Edge& edge) {
+      return leading.contains(edge.function.get());
+    });
+  });
+  return nodes;
+}
+
 }  // namespace
 
 // PyTorch's nodes unpack what they have saved before they look at a gradient, and compute nothing
@@ -278,7 +293,7 @@ std::optional<OpenCall> OpLog::begin_grad(const std::vector<at::Tensor>& outputs
   hooks_.clear();
   const std::vector<NodePtr> nodes = reach_of(outputs).nodes;
   if (!knows_retained(nodes, false)) return std::nullopt;
-  if (!keep_graph && !create_graph) nodes_.consume(nodes, plain_.calls.size());
+  if (!keep_graph && !create_graph) nodes_.consume(run_for(nodes, inputs), plain_.calls.size());
   return call;
 }
 

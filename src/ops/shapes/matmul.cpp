@@ -153,10 +153,11 @@ Decision grouped_product(ShapeQuery& q) {
     return Decision::forbid("no rule for groups of other dimensions");
   if (!q.is_none(3) || !q.is_none(4)) return Decision::forbid("no rule for a bias or a dtype");
   if (Decision fit = check_factors({&a, &b}); !fit) return fit;
-  if (!takes(kFloats, a.dtype) || !equal(q.symbols(), a.sizes.back(), b.sizes[1]))
+  if (!takes(kFloats, a.dtype) || a.dtype == DType::f64 ||
+      !equal(q.symbols(), a.sizes.back(), b.sizes[1]))
     return Decision::forbid("the matrices do not fit");
-  const Size& columns = b.sizes[2];
-  if (!columns.is_known() || columns.known() * bytes_of(a.dtype) % kPiece != 0)
+  const int64_t columns = q.symbols().specialise(b.sizes[2]);
+  if (columns * bytes_of(a.dtype) % kPiece != 0)
     return Decision::forbid("rows that are no whole pieces");
   Sizes sizes = a.sizes;
   sizes.back() = columns;

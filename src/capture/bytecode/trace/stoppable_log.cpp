@@ -21,6 +21,7 @@ void StoppableLog::stop(BreakReason reason, std::string detail) noexcept {
 }
 
 void StoppableLog::end() noexcept {
+  if (has_failed_) return;  // no segment is made of it, and it may lack parts
   try {
     note_end();
   } catch (const std::exception&) {

@@ -273,3 +273,75 @@ def test_an_object_that_outlives_the_call():
         function(torch.randn(n, 6))
     assert [(p.rows, p.columns, p.both, p.half) for p in kept] == [(n, 6, (n, 6), 3.0) for n in (4, 7, 9, 31)]
     assert smelt.stats()['segments'] <= 3
+
+
+@dataclasses.dataclass
+class Output(collections.OrderedDict):
+    """A dict with fields, which looks at its fields when it is made."""
+    hidden: torch.Tensor = None
+    cache: object = None
+
+    def __post_init__(self):
+        self.is_small = all(self.__dict__.get(field.name) is None for field in dataclasses.fields(self)[1:])
+        for field in dataclasses.fields(self):
+            self[field.name] = getattr(self, field.name)
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        super().__setattr__(key, value)
+
+
+class Row(list):
+    pass
+
+
+class Cache:
+    """What it has to say decides nothing."""
+
+
+def made_with_fields(x, cache):
+    out = Output(x * 2, cache)
+    row = Row([cache, x])
+    row.cache = cache
+    return out['hidden'] + 1, out.is_small, out.cache, row.__dict__['cache'], len(vars(row))
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+def test_who_reads_the_dict_of_an_object_does_not_depend_on_all_that_is_in_it(backend):
+    """The one that a call was given is another one in the next call."""
+    smelt.reset()
+    compiled = smelt.compile(made_with_fields, options=STAYS, backend=backend)
+    for _ in range(4):
+        x, cache = torch.randn(3, 4), Cache()
+        found, wanted = compiled(x, cache), made_with_fields(x, cache)
+        agree(found[:2], wanted[:2])
+        assert found[2] is cache and found[3] is cache and found[4] == 1
+    assert smelt.stats()['segments'] == 1, smelt.explain(compiled)(x, cache).recompiles
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.rows = x.shape[0]
+        return x * ctx.__dict__['rows'] + vars(ctx)['rows']
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.rows
+
+
+def through_context(x):
+    return Twice.apply(x) + 1
+
+
+def through_dict_of_dict(x):
+    out = Output(x, x.shape[0])
+    out.rows = x.shape[1]
+    fields = out.__dict__
+    return torch.zeros(fields['rows'], fields['cache']) + out.cache, dict(fields)['rows']
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+@pytest.mark.parametrize('function', [through_context, through_dict_of_dict], ids=lambda f: f.__name__)
+def test_numbers_that_are_read_from_the_dict_of_an_object(function, backend):
+    sweep(function, 32, backend)

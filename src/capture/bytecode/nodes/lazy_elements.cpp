@@ -1,5 +1,8 @@
 #include "capture/bytecode/nodes/lazy_elements.h"
 
+#include "capture/bytecode/cpython/constants.h"
+#include "capture/bytecode/cpython/known_types.h"
+
 namespace smelt::bytecode {
 
 bool fits_scalar(PyObject* number) {
@@ -24,6 +27,11 @@ bool keeps_elements(StepKind kind) {
     case StepKind::set_cell: return true;
     default: return false;
   }
+}
+
+bool may_have_lazy_fields(PyObject* object) {
+  return is_plain_instance(object) ||
+         PyType_IsSubtype(Py_TYPE(object), known_type(KnownType::function_base));
 }
 
 Ref LazyElements::item(Py_ssize_t index) const {

@@ -20,6 +20,9 @@ bool fits_scalar(PyObject* number);
 
 // A step that puts objects somewhere and does nothing else with them.
 bool keeps_elements(StepKind kind);
+// An object whose fields may be numbers of the program: of a class written in Python, or the
+// context of a custom autograd function.
+bool may_have_lazy_fields(PyObject* object);
 
 class LazyElements {
  public:

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "capture/bytecode/cpython/known_types.h"
+#include "capture/bytecode/nodes/lazy_elements.h"
 #include "capture/bytecode/trace/boundary.h"
 #include "capture/bytecode/trace/stored_items.h"
 
@@ -45,9 +45,7 @@ bool is_made_of_tuple(StepKind kind, std::span<const Value> inputs) {
 
 // A store under a name is seen by those who read it, as long as nobody has the object's __dict__.
 bool keeps_fields_apart(PyObject* object, const TraceObjects& trace) {
-  const bool has_fields = is_plain_instance(object) ||
-                          PyType_IsSubtype(Py_TYPE(object), known_type(KnownType::function_base));
-  if (!trace.is_born(object) || !has_fields) return false;
+  if (!trace.is_born(object) || !may_have_lazy_fields(object)) return false;
   PyObject** dict = _PyObject_GetDictPtr(object);
   return dict == nullptr || *dict == nullptr || !trace.is_tracked(*dict);
 }

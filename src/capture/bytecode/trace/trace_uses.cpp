@@ -2,6 +2,8 @@
 
 #include <unordered_set>
 
+#include "capture/bytecode/nodes/lazy_elements.h"
+
 namespace smelt::bytecode {
 namespace {
 
@@ -96,7 +98,7 @@ void TraceUses::use_elements(Value v) {
     own(v);
   } else if (PySlice_Check(object)) {
     if (Tracked* slice = find(object)) settle_elements(*slice);
-  } else if (lazy_elements_ != 0 && is_plain_instance(object)) {
+  } else if (lazy_elements_ != 0 && may_have_lazy_fields(object)) {
     if (Tracked* instance = find(object)) settle_elements(*instance);
   }
   --use_depth_;
@@ -163,7 +165,7 @@ void TraceUses::settle_inside(std::span<const Value> containers) {
     if (tracked == nullptr || !seen.insert(object).second) return;
     // A dict from outside has none: what is put into it is in its overlay.
     if (PyTuple_Check(object) || PyList_Check(object) || PySlice_Check(object) ||
-        (tracked->born && (PyDict_Check(object) || is_plain_instance(object))))
+        (tracked->born && (PyDict_Check(object) || may_have_lazy_fields(object))))
       todo.push_back(tracked);
   };
   const visitproc visit_field = [](PyObject* field, void* visitor) {

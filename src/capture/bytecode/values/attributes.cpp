@@ -456,7 +456,9 @@ Result get_data(Trace& trace, Value attribute, Value object, PyObject* name) {
         if (!dict || tensors().is_tensor(object.object))
           return unfollowed_attribute(&trace, object, name);
         if (const Ref known = trace.ref_of(dict.get())) return {dict.release(), known};
-        trace.use(object);  // what is read there is not asked of the object
+        // What is read there is not asked of the object. Only its numbers are settled: what else it
+        // holds does not matter yet.
+        trace.settle_inside(std::span(&object, 1));
         const Ref made = trace.make(StepKind::instance_dict, std::span(&object, 1), dict.get());
         return {dict.release(), made};
       }

@@ -24,18 +24,14 @@ import sys
 
 import torch
 
+import cpu
+import first_call
 import measure
 import models
+import train
 from measure.timing import Timing
 
 ALLOWED = 1.03
-CPU = {'simple': {'batch': 32}, 'evaluate_features': {}, 'feature_pyramid': {}, 'resnet50': {'batch': 1, 'size': 224},
-       'transformer_tiny': {}, 'norm_chain': {}, 'softmax': {}, 'pointwise_chain': {}, 'llama_block': {},
-       'bert_base': {'batch': 1, 'length': 128}, 'gpt2': {'batch': 1, 'length': 128}, 'embedding_bag_mlp': {},
-       'unet_block': {}, 'lstm_cell': {}, 'gnn_step': {}}
-TRAIN = {'simple': {'batch': 32}, 'mlp': {}, 'resnet18': {'batch': 4, 'size': 96}, 'gpt2_tiny': {'batch': 4},
-         'vit_tiny': {'batch': 2}, 'lstm': {}, 'unet': {}, 'dlrm': {}}
-FIRST = {'resnet50': {'batch': 1, 'size': 64}, 'gpt2': {'batch': 1, 'length': 8}, 'bert_base': {'batch': 1, 'length': 8}}
 RECORD = {'gpt2_tiny': {'batch': 4}, 'resnet18': {'batch': 4, 'size': 96}, 'lstm': {}}
 LEAST = 0.02  # seconds of a turn
 
@@ -45,22 +41,14 @@ LEAST = 0.02  # seconds of a turn
 
 def of_cpu(name):
     import smelt
-    module, inputs = inference(name, CPU[name])
+    module, inputs = inference(name, cpu.ROWS[name])
     return without_gradients(smelt.compile(module), inputs)
 
 
 def of_train(name):
     import smelt
-    workload = models.make(name, **TRAIN[name])
-    optimizer = torch.optim.AdamW(workload.module.train().parameters(), lr=1e-5)
-    split = len(workload.inputs) - workload.targets
-
-    @smelt.compile
-    def step():
-        optimizer.zero_grad()
-        workload.loss(workload.module(*workload.inputs[:split]), *workload.inputs[split:]).backward()
-        optimizer.step()
-    return step
+    sizes, optimizer = train.ROWS[name]
+    return train.Step(models.make(name, **sizes), optimizer, smelt.compile, whole=True)
 
 
 def of_overhead(name):
@@ -80,7 +68,7 @@ def of_overhead(name):
 
 def of_first_call(name):
     import smelt
-    module, inputs = inference(name, FIRST[name])
+    module, inputs = inference(name, first_call.MODELS[name])
     with torch.no_grad():
         module(*inputs)
 
@@ -118,8 +106,8 @@ def without_gradients(function, inputs):
     return call
 
 
-KINDS = {'cpu': (of_cpu, CPU), 'train': (of_train, TRAIN), 'overhead': (of_overhead, ('two_tensors', 'net')),
-         'first_call': (of_first_call, FIRST), 'record': (of_record, RECORD), 'replay': (of_replay, RECORD)}
+KINDS = {'cpu': (of_cpu, cpu.ROWS), 'train': (of_train, train.ROWS), 'overhead': (of_overhead, ('two_tensors', 'net')),
+         'first_call': (of_first_call, first_call.MODELS), 'record': (of_record, RECORD), 'replay': (of_replay, RECORD)}
 ROWS = [f'{kind}::{name}' for kind, (_, names) in KINDS.items() for name in names]
 
 
